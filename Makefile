@@ -1,0 +1,36 @@
+# Every target makes the environment it needs from constraints.txt, once, and again when that changes.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-slow lint bench clean
+
+demo: $(READY)
+	$(BIN)/python demos/demo.py
+
+test: $(READY)
+	$(BIN)/python -m pytest -m "not slow" -n 2 -q $(ARGS)
+
+test-slow: $(READY)
+	$(BIN)/python -m pytest -m slow -q $(ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+# make bench runs them all; make bench ONLY=kernel one of them
+bench: $(READY)
+	$(BIN)/python -m benchmarks $(ONLY)
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests benchmarks demos -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): constraints.txt pyproject.toml
+	@echo "Preparing $(VENV): a minute or two, once."
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@
