@@ -1,0 +1,6 @@
+"""Compiled loops over rows. Arrays and scalars in, arrays out; no objects.
+
+Rows are taken `LANES` at a time and lie side by side in memory, so that every inner loop runs over
+rows and vectorises by itself: sums and maxima over atoms need no horizontal step. The NumPy twin of
+each kernel is in `reference.py`.
+"""

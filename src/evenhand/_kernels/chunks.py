@@ -1,0 +1,88 @@
+"""Fixed chunks of rows, run by a thread pool, reduced in order.
+
+The chunks depend on the number of rows alone, so every result is the same, bit for bit, for any
+number of threads. The kernels release the GIL and never submit work themselves: many callers may
+share the pool. A forked child starts with a pool of its own.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from evenhand._kernels.softmax import LANES
+
+T = TypeVar("T")
+
+MAX_CHUNKS = 64  # bounds the memory of partial results, whatever the number of rows
+MIN_CHUNK = 8 * LANES
+SERIAL_WORK = 200_000  # below this many (row x atom) a thread costs more than it brings
+
+
+def _default_threads() -> int:
+    asked = os.environ.get("EVENHAND_NUM_THREADS")
+    if asked:
+        return max(1, int(asked))
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _Pool:
+    """The lazily started thread pool of this process."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self._lock = threading.Lock()
+        self._executor: ThreadPoolExecutor | None = None
+        self.n_threads = _default_threads()
+
+    def resize(self, n_threads: int) -> None:
+        with self._lock:
+            self._executor = None  # the old threads finish what they have and end
+            self.n_threads = n_threads
+
+    def executor(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(self.n_threads, thread_name_prefix="evenhand")
+            return self._executor
+
+
+_pool = _Pool()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.reset)
+
+
+def get_num_threads() -> int:
+    """Number of threads that the compiled loops use."""
+    return _pool.n_threads
+
+
+def set_num_threads(n_threads: int) -> None:
+    """Set the number of threads of the compiled loops; results do not depend on it.
+
+    The start value is `EVENHAND_NUM_THREADS`, or the number of cores this process may use.
+
+    >>> import evenhand
+    >>> evenhand.set_num_threads(evenhand.get_num_threads())
+    """
+    if isinstance(n_threads, bool) or not isinstance(n_threads, int) or n_threads < 1:
+        raise ValueError(f"n_threads must be a positive integer: got {n_threads!r}.")
+    _pool.resize(n_threads)
+
+
+def chunk_bounds(n_rows: int) -> list[tuple[int, int]]:
+    """Bounds of the chunks of `n_rows` rows: at most `MAX_CHUNKS`, whole blocks of lanes."""
+    size = max(MIN_CHUNK, -(-n_rows // MAX_CHUNKS))
+    size = -(-size // LANES) * LANES
+    return [(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
+
+
+def map_chunks(kernel: Callable[[int, int], T], n_rows: int, row_work: int) -> list[T]:
+    """Call `kernel(start, stop)` on every chunk and return the results in the chunks' order."""
+    bounds = chunk_bounds(n_rows)
+    if len(bounds) == 1 or _pool.n_threads == 1 or n_rows * row_work < SERIAL_WORK:
+        return [kernel(start, stop) for start, stop in bounds]
+    return list(_pool.executor().map(lambda chunk: kernel(*chunk), bounds))

@@ -1,0 +1,105 @@
+"""Plain NumPy twins of the compiled kernels: the same names, arguments and results.
+
+They hold the whole (rows x atoms) matrix in float64 and are written to be read; the tests compare
+the kernels with them.
+"""
+
+import numpy as np
+
+from evenhand._typing import AnyArray, FloatArray
+
+
+def _logits(design: AnyArray, loadings: AnyArray, offset: AnyArray, start: int, stop: int) -> FloatArray:
+    """Logits of rows `start : stop` in units of log 2, shape (rows, n_atoms)."""
+    columns = design[:, start:stop].astype(np.float64)
+    products: FloatArray = columns.T @ loadings.astype(np.float64).T
+    return products + offset.astype(np.float64)
+
+
+def _policy(logits: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Softmax of base 2 of each row, and its log2-sum-exp2."""
+    top = logits.max(axis=1, keepdims=True)
+    powers = np.exp2(logits - top)
+    total = powers.sum(axis=1, keepdims=True)
+    return powers / total, (np.log2(total) + top)[:, 0]
+
+
+def maxima(
+    design: AnyArray, weights: AnyArray, loadings: AnyArray, offset: AnyArray, start: int, stop: int
+) -> float:
+    """`sum_i w_i * max_l logits_i[l]`."""
+    return float(weights[start:stop] @ _logits(design, loadings, offset, start, stop).max(axis=1))
+
+
+def moments(
+    design: AnyArray,
+    weights: AnyArray,
+    loadings: AnyArray,
+    offset: AnyArray,
+    n_moments: int,
+    start: int,
+    stop: int,
+) -> tuple[float, FloatArray]:
+    """`sum_i w_i * log2sumexp2(logits_i)` and `sum_i w_i * design[k, i] * policy_i`, k < n_moments."""
+    policy, log_sum = _policy(_logits(design, loadings, offset, start, stop))
+    rows = weights[start:stop].astype(np.float64)
+    moment: FloatArray = (design[:n_moments, start:stop] * rows) @ policy
+    return float(rows @ log_sum), moment
+
+
+def curvature(
+    design: AnyArray,
+    weights: AnyArray,
+    loadings: AnyArray,
+    offset: AnyArray,
+    n_moments: int,
+    start: int,
+    stop: int,
+) -> tuple[FloatArray, FloatArray]:
+    """Second moments of the policy for each pair of features, upper triangles, and first moments."""
+    policy, _ = _policy(_logits(design, loadings, offset, start, stop))
+    features = design[:n_moments, start:stop].astype(np.float64)
+    outer, mass = [], []
+    for s in range(n_moments):
+        for t in range(s, n_moments):
+            scale = weights[start:stop] * features[s] * features[t]
+            outer.append(np.triu((policy.T * scale) @ policy))
+            mass.append(scale @ policy)
+    n_atoms = len(offset)
+    return np.reshape(outer, (-1, n_atoms, n_atoms)), np.reshape(mass, (-1, n_atoms))
+
+
+def means_into(
+    out: AnyArray,
+    design: AnyArray,
+    loadings: AnyArray,
+    offset: AnyArray,
+    atoms: AnyArray,
+    start: int,
+    stop: int,
+) -> None:
+    """Mean of the policy of each row."""
+    policy, _ = _policy(_logits(design, loadings, offset, start, stop))
+    out[start:stop] = policy @ atoms
+
+
+def quantiles_into(
+    out: AnyArray,
+    levels: AnyArray,
+    design: AnyArray,
+    loadings: AnyArray,
+    offset: AnyArray,
+    start: int,
+    stop: int,
+) -> None:
+    """Index of the smallest atom whose cumulated probability reaches `levels[i]`."""
+    policy, _ = _policy(_logits(design, loadings, offset, start, stop))
+    below = np.cumsum(policy, axis=1) < levels[start:stop, None]
+    out[start:stop] = np.minimum(below.sum(axis=1), len(offset) - 1)
+
+
+def pmf_into(
+    out: AnyArray, design: AnyArray, loadings: AnyArray, offset: AnyArray, start: int, stop: int
+) -> None:
+    """Policy of each row, one row of `out` each."""
+    out[start:stop], _ = _policy(_logits(design, loadings, offset, start, stop))

@@ -1,0 +1,106 @@
+"""NumPy twins of `stochastic.py`: the paper's formulas, a row at a time, for tests and for reading."""
+
+from typing import Any
+
+import numpy as np
+
+from evenhand._kernels.stochastic import CUMULATIVE, FUNCTIONAL
+from evenhand._typing import FloatArray, IntArray
+
+Cursor = tuple[int, int, int]
+
+
+def _matrix(operator: int, scales: FloatArray, n_atoms: int) -> FloatArray:
+    """A, shape (n_constraints, n_atoms)."""
+    if operator == CUMULATIVE:
+        return scales[:, None] * np.tri(n_atoms - 1, n_atoms)
+    return scales[None, :] if operator == FUNCTIONAL else np.eye(n_atoms)
+
+
+def row_gradient(point: FloatArray, column: FloatArray, model: tuple[Any, ...]) -> FloatArray:
+    """`t (A pi)^T` of the row with design `column`, shape (n_groups, n_constraints)."""
+    mixing, loadings, offset, scale, operator, scales = model
+    n_kept = len(mixing)
+    a = _matrix(operator, scales, len(offset))
+    t = mixing.T @ column[:n_kept]
+    logits = scale * (t @ (point[0] - point[1]) @ a) + column[n_kept:] @ loadings + offset
+    policy = np.exp2(logits - logits.max())
+    gradient: FloatArray = np.outer(t, a @ (policy / policy.sum()))
+    return gradient
+
+
+def _full(gradient: FloatArray, slack: FloatArray) -> FloatArray:
+    """Gradient over (Lambda, V) from that over Phi."""
+    return np.stack([gradient, -gradient]) + slack[:, None]
+
+
+def _steps(
+    method: str,
+    iterate: FloatArray,
+    output: FloatArray,
+    centre: FloatArray,
+    gradient: FloatArray,
+    cursor: Cursor,
+    regularisation: float,
+    design: FloatArray,
+    factors: FloatArray,
+    model: tuple[Any, ...],
+    slack: FloatArray,
+    batch_size: int,
+    is_last: bool,
+    lengths: IntArray,
+    constants: FloatArray,
+) -> tuple[Cursor, float]:
+    phase, update, pending = cursor
+    for row in range(design.shape[1]):
+        (n_updates, period), (anchor, *pair) = lengths[phase], constants[phase]
+        if pending == 0 and update == 0:
+            regularisation += anchor
+            centre += anchor * output
+        if pending == 0 and update % period == 0:
+            iterate[:] = output
+        t = update % period + 1
+        point = iterate if method == "sgd" else _middle(t, iterate, output, *pair)
+        gradient += factors[row] * row_gradient(point, design[:, row], model)
+        pending += 1
+        if pending == batch_size or (is_last and row == design.shape[1] - 1):
+            slope = _full(gradient / pending, slack) + regularisation * point - centre
+            take = _sgd_update if method == "sgd" else _acsa_update
+            iterate[:], output[:] = take(t, iterate, output, point, slope, *pair)
+            gradient[:] = 0.0
+            update, pending = update + 1, 0
+        if update == n_updates:
+            phase, update = phase + 1, 0
+    return (phase, update, pending), regularisation
+
+
+def _sgd_update(
+    t: int, w: FloatArray, mean: FloatArray, _: FloatArray, slope: FloatArray, step: float, decay: float
+) -> tuple[FloatArray, FloatArray]:
+    w = np.maximum(w - step * t**-decay * slope, 0.0)
+    return w, ((t - 1) * mean + w) / t
+
+
+def _middle(t: int, w: FloatArray, ag: FloatArray, smoothness: float, mu: float) -> FloatArray:
+    alpha, gamma = 2 / (t + 1), 4 * smoothness / (t * (t + 1))
+    below = gamma + (1 - alpha**2) * mu
+    return (1 - alpha) * (mu + gamma) / below * ag + alpha * ((1 - alpha) * mu + gamma) / below * w
+
+
+def _acsa_update(
+    t: int, w: FloatArray, ag: FloatArray, md: FloatArray, slope: FloatArray, smoothness: float, mu: float
+) -> tuple[FloatArray, FloatArray]:
+    alpha, gamma = 2 / (t + 1), 4 * smoothness / (t * (t + 1))
+    pulled = ((1 - alpha) * mu + gamma) * w + alpha * mu * md - alpha * slope
+    w = np.maximum(pulled / (mu + gamma), 0.0)
+    return w, alpha * w + (1 - alpha) * ag
+
+
+def sgd_steps_into(*arguments: Any) -> tuple[Cursor, float]:
+    """Twin of the kernel of the same name."""
+    return _steps("sgd", *arguments)
+
+
+def acsa_steps_into(*arguments: Any) -> tuple[Cursor, float]:
+    """Twin of the kernel of the same name."""
+    return _steps("acsa", *arguments)

@@ -1,0 +1,96 @@
+"""Value, gradient and curvature of the dual, and the constants of the paper's lemmas."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand._kernels.chunks import map_chunks
+from evenhand._kernels.softmax import LOG_2, curvature, moments
+from evenhand._typing import FloatArray
+from evenhand.problem import DualProblem
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluation:
+    """The dual at one point."""
+
+    value: float  # F(Phi)
+    violation: FloatArray  # V = A E[pi t^T], the gradient of the smooth part, (n_constraints, n_groups)
+
+
+def policy_loadings(problem: DualProblem, multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Loadings (n_atoms, n_design) and offset (n_atoms,) of the policy's logits, in log 2."""
+    tilt = problem.parity.operator.adjoint(multipliers)
+    loadings = np.concatenate([tilt @ problem.mixing.T, problem.cost.loadings], axis=1)
+    scale = problem.temperature / LOG_2
+    return np.ascontiguousarray(loadings * scale), problem.cost.offset * scale
+
+
+def evaluate(problem: DualProblem, multipliers: FloatArray) -> Evaluation:
+    """F(Phi) and the gradient of its smooth part, in one pass over the rows."""
+    loadings, offset = policy_loadings(problem, multipliers)
+
+    def run(start: int, stop: int) -> tuple[float, FloatArray]:
+        result: tuple[float, FloatArray] = moments(
+            problem.design, problem.weights, loadings, offset, problem.n_kept, start, stop
+        )
+        return result
+
+    parts = map_chunks(run, problem.n_rows, problem.n_atoms)
+    log_sum_exp = sum(value for value, _ in parts) * LOG_2 / problem.temperature
+    kept = np.sum([moment for _, moment in parts], axis=0)  # E[u pi], (n_kept, n_atoms)
+    smooth = log_sum_exp - float(problem.weights @ problem.constant)
+    violation = problem.parity.operator.apply(kept.T @ problem.mixing)
+    return Evaluation(smooth + penalty(problem, multipliers), violation)
+
+
+def penalty(problem: DualProblem, multipliers: FloatArray) -> float:
+    """`sum_s epsilon_s * dualnorm(Phi_s)`."""
+    return float(problem.slack @ problem.parity.norm.dual(multipliers))
+
+
+def duality_gap(problem: DualProblem, multipliers: FloatArray, violation: FloatArray) -> float:
+    """`R_beta(pi) + F(Phi) = penalty(Phi) + <Phi, V>`: zero at the optimum, negative off the constraint."""
+    return penalty(problem, multipliers) + float((multipliers * violation).sum())
+
+
+def optimality_error(problem: DualProblem, multipliers: FloatArray, now: Evaluation) -> float:
+    """The larger of the worst violation beyond epsilon and the size of the primal-dual gap."""
+    excess = float((problem.parity.norm.value(now.violation) - problem.slack).max())
+    return max(excess, abs(duality_gap(problem, multipliers, now.violation)))
+
+
+def hessian(problem: DualProblem, multipliers: FloatArray) -> FloatArray:
+    """Hessian of the smooth part over Phi raveled group by group, (n_groups * n_constraints,) squared.
+
+    `beta * A E[t_s t_r (diag(pi) - pi pi^T)] A^T` for each pair of groups. Probabilities under 1e-9
+    are left out: it is a metric for steps, not a number to report.
+    """
+    loadings, offset = policy_loadings(problem, multipliers)
+
+    def run(start: int, stop: int) -> tuple[FloatArray, FloatArray]:
+        result: tuple[FloatArray, FloatArray] = curvature(
+            problem.design, problem.weights, loadings, offset, problem.n_kept, start, stop
+        )
+        return result
+
+    parts = map_chunks(run, problem.n_rows, problem.n_atoms**2)
+    outer = np.sum([part[0] for part in parts], axis=0)
+    mass = np.sum([part[1] for part in parts], axis=0)
+    return problem.temperature * _group_blocks(problem, outer, mass)
+
+
+def _group_blocks(problem: DualProblem, outer: FloatArray, mass: FloatArray) -> FloatArray:
+    """Blocks over pairs of kept imbalances -> the matrix over groups and constraint rows."""
+    n_constraints, n_groups = problem.multipliers_shape
+    operator = problem.parity.operator
+    out = np.zeros((n_groups, n_constraints, n_groups, n_constraints))
+    pairs = [(s, t) for s in range(problem.n_kept) for t in range(s, problem.n_kept)]
+    for (s, t), upper, diagonal in zip(pairs, outer, mass, strict=True):
+        block = np.diag(diagonal) - np.triu(upper) - np.triu(upper, 1).T
+        block = operator.apply(operator.apply(block).T)
+        share = np.outer(problem.mixing[s], problem.mixing[t])
+        if s != t:
+            share = share + share.T
+        out += share[:, None, :, None] * block[None, :, None, :]
+    return out.reshape(n_groups * n_constraints, n_groups * n_constraints)

@@ -1,0 +1,55 @@
+"""Small random problems for the tests of the core."""
+
+import numpy as np
+
+from evenhand.parity import make_parity
+from evenhand.problem import DualProblem
+
+NOTIONS = ("pmf", "cdf", "mean")
+
+
+def random_rows(n_rows=60, n_groups=2, seed=0):
+    """Scores in [-1, 1] that lean on the group, and group probabilities."""
+    rng = np.random.default_rng(seed)
+    strength = rng.normal(size=(n_rows, n_groups))
+    group_proba = np.exp(1.5 * strength)
+    group_proba /= group_proba.sum(axis=1, keepdims=True)
+    scores = np.clip(0.4 * np.tanh(strength[:, 0]) + 0.3 * rng.normal(size=n_rows), -1.0, 1.0)
+    return scores, group_proba
+
+
+def random_problem(
+    parity="pmf", *, n_rows=60, n_atoms=9, n_groups=2, epsilon=0.02, beta=20.0, seed=0, weighted=False
+):
+    """A problem on random rows, with random weights if asked for."""
+    scores, group_proba = random_rows(n_rows, n_groups, seed)
+    weights = None
+    if weighted:
+        weights = np.random.default_rng(seed + 1).exponential(size=n_rows)
+        weights /= weights.sum()
+    atoms = np.linspace(-1.0, 1.0, n_atoms)
+    return DualProblem.from_rows(
+        scores,
+        group_proba,
+        atoms=atoms,
+        parity=make_parity(parity, atoms),
+        slack=np.full(n_groups, epsilon),
+        temperature=beta,
+        weights=weights,
+    )
+
+
+def random_multipliers(problem, size=0.3, seed=0):
+    """A random Phi with some entries at zero."""
+    rng = np.random.default_rng(seed)
+    multipliers = size * rng.normal(size=problem.multipliers_shape)
+    multipliers[rng.random(multipliers.shape) < 0.3] = 0.0
+    return multipliers
+
+
+def plain_policy(problem, multipliers):
+    """The policy (n_rows, n_atoms) and the exponents `<theta_l, t> - c_l`, straight from their definition."""
+    tilt = problem.parity.operator.adjoint(multipliers)
+    exponents = problem.imbalance() @ tilt.T - problem.costs()
+    powers = np.exp(problem.temperature * (exponents - exponents.max(axis=1, keepdims=True)))
+    return powers / powers.sum(axis=1, keepdims=True), exponents

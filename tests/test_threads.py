@@ -1,0 +1,139 @@
+"""The compiled loops under threads, forks and fresh processes."""
+
+import multiprocessing
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from evenhand._kernels.chunks import (
+    MAX_CHUNKS,
+    SERIAL_WORK,
+    chunk_bounds,
+    get_num_threads,
+    map_chunks,
+    set_num_threads,
+)
+from evenhand._kernels.softmax import LANES
+from evenhand.objective import evaluate, hessian
+from tests.problems import random_multipliers, random_problem
+
+N_ROWS, N_ATOMS = 12_345, 31  # several chunks, the last one ragged, and enough work for threads
+
+
+@pytest.fixture(autouse=True)
+def _restore_threads():
+    before = get_num_threads()
+    yield
+    set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    assert N_ROWS * N_ATOMS > SERIAL_WORK
+    return random_problem("cdf", n_rows=N_ROWS, n_atoms=N_ATOMS, n_groups=3, beta=100.0)
+
+
+@pytest.fixture(scope="module")
+def multipliers(problem):
+    return random_multipliers(problem, 0.1)
+
+
+def numbers(problem, multipliers):
+    now = evaluate(problem, multipliers)
+    return now.value, now.violation.tobytes()
+
+
+@pytest.mark.parametrize("n_threads", [2, 5])
+def test_results_are_the_same_bit_for_bit_for_any_number_of_threads(problem, multipliers, n_threads):
+    set_num_threads(1)
+    serial, serial_hessian = numbers(problem, multipliers), hessian(problem, multipliers)
+    set_num_threads(n_threads)
+    assert numbers(problem, multipliers) == serial
+    np.testing.assert_array_equal(hessian(problem, multipliers), serial_hessian)
+
+
+def test_many_python_threads_may_call_at_once(problem):
+    points = [random_multipliers(problem, 0.1, seed) for seed in range(16)]
+    serial = [numbers(problem, point) for point in points]
+    set_num_threads(3)
+    with ThreadPoolExecutor(8) as callers:
+        assert list(callers.map(lambda point: numbers(problem, point), points)) == serial
+
+
+def test_the_number_of_threads_may_change_while_others_compute(problem, multipliers):
+    expected = numbers(problem, multipliers)
+    with ThreadPoolExecutor(2) as callers:
+        running = [callers.submit(numbers, problem, multipliers) for _ in range(12)]
+        for n_threads in (1, 4, 2, 3, 1, 2):
+            set_num_threads(n_threads)
+        assert {future.result() for future in running} == {expected}
+
+
+def _numbers_to_pipe(pipe, problem, multipliers):
+    """Compute in a child process, with whatever pool it has, from two threads at once."""
+    with ThreadPoolExecutor(2) as callers:
+        both = list(callers.map(lambda _: numbers(problem, multipliers), range(2)))
+    pipe.send(both)
+    pipe.close()
+
+
+def numbers_in_child(method, problem, multipliers):
+    context = multiprocessing.get_context(method)
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_numbers_to_pipe, args=(sender, problem, multipliers))
+    child.start()
+    sender.close()
+    try:
+        assert receiver.poll(120), "the child did not answer"
+        return receiver.recv()
+    finally:
+        child.join(10)
+        if child.is_alive():
+            child.kill()
+
+
+@pytest.mark.skipif(
+    sys.platform == "darwin" or "fork" not in multiprocessing.get_all_start_methods(),
+    reason="fork is not safe here",
+)
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+def test_a_fork_after_the_pool_was_used_computes_the_same(problem, multipliers):
+    set_num_threads(2)
+    before = numbers(problem, multipliers)
+    assert numbers_in_child("fork", problem, multipliers) == [before, before]
+    assert numbers(problem, multipliers) == before
+
+
+def test_a_fresh_process_computes_the_same(problem, multipliers):
+    before = numbers(problem, multipliers)
+    assert numbers_in_child("spawn", problem, multipliers) == [before, before]
+
+
+def test_an_error_in_a_thread_reaches_the_caller():
+    def fail(start, stop):
+        raise RuntimeError(f"at {start}")
+
+    set_num_threads(2)
+    with pytest.raises(RuntimeError, match="at 0"):
+        map_chunks(fail, N_ROWS, N_ATOMS)
+
+
+@pytest.mark.parametrize("n_rows", [1, LANES, 8 * LANES, 8 * LANES + 1, 50_000, 1_000_001])
+def test_chunks_cover_the_rows_once_in_whole_blocks(n_rows):
+    bounds = chunk_bounds(n_rows)
+    assert len(bounds) <= MAX_CHUNKS
+    assert bounds[0][0] == 0
+    assert bounds[-1][1] == n_rows
+    for (start, stop), (following, _) in pairwise(bounds):
+        assert stop == following
+        assert start % LANES == 0
+        assert stop % LANES == 0
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "2"])
+def test_a_wrong_number_of_threads_is_an_error(wrong):
+    with pytest.raises(ValueError, match="positive integer"):
+        set_num_threads(wrong)
