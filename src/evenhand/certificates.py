@@ -1,0 +1,232 @@
+"""What a solver reached, as numbers that prove it.
+
+Weak duality gives, for any multipliers Phi and any policy on the grid that meets the tolerances,
+
+    risk >= -F_infinity(Phi) = -(E[max_l (<theta_l, t> - c_l)] + sum_s epsilon_s * dualnorm(Phi_s)),
+
+so the multipliers of any solver, exact or not, bound the risk of the best policy from below.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenhand._kernels.chunks import map_chunks
+from evenhand._kernels.maxima import maxima
+from evenhand._kernels.softmax import LOG_2, moments
+from evenhand._typing import FloatArray
+from evenhand.objective import duality_gap, penalty, policy_loadings
+from evenhand.problem import DualProblem
+from evenhand.projected import gradient_map_norm, projected_gradient, smoothness, split
+from evenhand.solvers.result import SolverResult
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Certificate:
+    """What the policy of some multipliers does on the rows it was fitted on, and how good that is.
+
+    Risks are in squared outcome units; violations in probability, or in outcome units for notions
+    about outcomes. It speaks of the rows used and of their given scores and group probabilities: it
+    says nothing about new rows, nor about errors of the scores and of the probabilities.
+    """
+
+    parity: str
+    groups: tuple[Hashable, ...]
+    epsilon: FloatArray  # tolerance of each group, (n_groups,)
+    violation: FloatArray  # norm of V_s, (n_groups,)
+    risk: float  # expected cost of the policy
+    entropic_risk: float  # risk + E[negative entropy of the policy] / beta
+    lower_bound: float  # no policy on the grid that meets the tolerances has a smaller risk
+    smoothed_gap: float  # entropic_risk + F(Phi): zero at the optimum of the smoothed problem
+    smoothing_cost: float  # log(n_atoms) / beta, the most that smoothing can cost
+    gradient_map_norm: float  # of the projected form, step 1 / smoothness, in units of the violation
+    excess_norm: float  # sqrt(sum_js (|V_js| - epsilon_s)_+^2) <= gradient_map_norm (Lemma 3.5)
+    risk_bound: float  # the risk is at most this much above the best (Lemma 3.5, see `certify`)
+    message: str  # why the solver stopped
+
+    @property
+    def excess(self) -> FloatArray:
+        """How far each group is above its tolerance, (n_groups,)."""
+        return np.maximum(self.violation - self.epsilon, 0.0)
+
+    @property
+    def optimality_gap(self) -> float:
+        """The risk is at most this much above the smallest one that meets the tolerances."""
+        return self.risk - self.lower_bound
+
+    @property
+    def relative_gap(self) -> float:
+        """The optimality gap as a share of the lower bound; infinite where that is not positive."""
+        return self.optimality_gap / self.lower_bound if self.lower_bound > 0 else np.inf
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain Python numbers, lists and strings, ready for JSON."""
+        return {
+            "parity": self.parity,
+            "groups": [str(group) for group in self.groups],
+            "epsilon": self.epsilon.tolist(),
+            "violation": self.violation.tolist(),
+            "excess": self.excess.tolist(),
+            "risk": self.risk,
+            "entropic_risk": self.entropic_risk,
+            "lower_bound": self.lower_bound,
+            "optimality_gap": self.optimality_gap,
+            "relative_gap": self.relative_gap if np.isfinite(self.relative_gap) else None,
+            "smoothed_gap": self.smoothed_gap,
+            "smoothing_cost": self.smoothing_cost,
+            "gradient_map_norm": self.gradient_map_norm,
+            "excess_norm": self.excess_norm,
+            "risk_bound": self.risk_bound,
+            "message": self.message,
+        }
+
+    def __str__(self) -> str:
+        """A small table by group and three sentences."""
+        share = f" ({self.relative_gap:.2%})" if np.isfinite(self.relative_gap) else ""
+        return "\n".join(
+            [
+                f"Parity {self.parity!r} on the rows used:",
+                *_table(self),
+                f"The risk is {self.risk:.6g}: at most {self.optimality_gap:.3g}{share} above that of any "
+                f"policy on this grid that meets the tolerances, which is at least {self.lower_bound:.6g}.",
+                f"The gradient map's norm is {self.gradient_map_norm:.3g}. By Lemma 3.5 the excesses over "
+                f"epsilon have at most that norm (they have {self.excess_norm:.3g}), and the "
+                f"risk is at most {self.risk_bound:.3g} above the best, of which {self.smoothing_cost:.3g} "
+                "is for smoothing.",
+                f"The primal-dual gap of the smoothed problem is {self.smoothed_gap:.3g}. {self.message}",
+            ]
+        )
+
+
+def certify(
+    problem: DualProblem,
+    result: SolverResult,
+    *,
+    scale: float = 1.0,
+    groups: Sequence[Hashable] | None = None,
+) -> Certificate:
+    """Certificate of the end point of a solver, from one pass over the rows.
+
+    The bounds are those of Lemma 3.5, for `w = (Lambda, V)`, gradient g of F and gradient map
+    `G = min(w / step, g)`:
+
+        sqrt(sum_js (|V_js| - epsilon_s)_+^2) <= |G|
+        risk - best risk <= <w, g> + log(m) / beta <= |G| |max(w, step * g)| + log(m) / beta
+
+    The lemma states the second with |w| for |max(w, step * g)|. Its proof takes the gap
+    `risk_beta + F` for `<w, -g>`, but it is `<w, g> = <G, max(w, step * g)>`; a short step makes the
+    difference small. The proof uses of the constraints only that they are `|V_js| <= epsilon_s` for
+    linear V, so it holds for the rows V = A E[pi t^T] of every sup-norm notion; and since
+    `risk_beta <= risk`, the best risk is that of any policy that meets the tolerances. Nothing is
+    taken from the solver but the multipliers and its message.
+
+    Parameters
+    ----------
+    problem, result
+        What was solved, in normalised units, and the end point.
+    scale
+        Half width of the grid in outcome units: risks are multiplied by its square.
+    groups
+        Names of the groups; their numbers by default.
+
+    Examples
+    --------
+    >>> from evenhand.parity import make_parity
+    >>> from evenhand.solvers.base import summarise
+    >>> from evenhand.solvers.result import Progress, Status
+    >>> atoms = np.array([-1.0, 0.0, 1.0])
+    >>> problem = DualProblem.from_rows(
+    ...     np.array([-0.9, 0.9]), np.array([[0.9, 0.1], [0.1, 0.9]]), atoms=atoms,
+    ...     parity=make_parity("cdf", atoms), slack=np.zeros(2), temperature=1000.0,
+    ... )
+    >>> state = Progress("none", 0, 0, np.zeros((2, 2)))
+    >>> certificate = certify(problem, summarise("none", problem, state, Status.STOPPED))
+    >>> certificate.violation.round(3)  # zero multipliers: no parity is asked for
+    array([0.4, 0.4])
+    >>> round(certificate.lower_bound, 3)
+    0.01
+    """
+    names = tuple(range(problem.n_groups)) if groups is None else tuple(groups)
+    if len(names) != problem.n_groups:
+        raise ValueError(f"groups needs one name per group: got {len(names)} for {problem.n_groups} groups.")
+    multipliers = result.multipliers
+    policy = _measure(problem, multipliers)
+    point, step = split(multipliers), 1.0 / smoothness(problem)
+    gradient_map = gradient_map_norm(problem, point, policy.violation, step)
+    reach = np.maximum(point, step * projected_gradient(problem, policy.violation))
+    excesses = np.maximum(np.abs(policy.violation) - problem.slack, 0.0)
+    smoothing = np.log(problem.n_atoms) / problem.temperature
+    gap = duality_gap(problem, multipliers, policy.violation)
+    unit = scale if problem.parity.in_outcome_units else 1.0
+    return Certificate(
+        parity=problem.parity.name,
+        groups=names,
+        epsilon=unit * problem.slack,
+        violation=unit * problem.parity.norm.value(policy.violation),
+        risk=scale**2 * policy.risk,
+        entropic_risk=scale**2 * (gap - policy.objective),
+        lower_bound=scale**2 * max(policy.lower_bound, result.exact_risk or -np.inf),
+        smoothed_gap=scale**2 * gap,
+        smoothing_cost=scale**2 * float(smoothing),
+        gradient_map_norm=unit * gradient_map,
+        excess_norm=unit * float(np.linalg.norm(excesses)),
+        risk_bound=scale**2 * float(gradient_map * np.linalg.norm(reach) + smoothing),
+        message=result.message,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Measures:
+    """A policy over all the rows, in normalised units."""
+
+    objective: float  # F(Phi)
+    violation: FloatArray  # (n_constraints, n_groups)
+    risk: float
+    lower_bound: float
+
+
+def _measure(problem: DualProblem, multipliers: FloatArray) -> _Measures:
+    """Objective, violation, risk and lower bound in one pass, O(chunk) memory."""
+    loadings, offset = policy_loadings(problem, multipliers)
+    # a row of ones that no logit looks at: its moment is the mean policy
+    wider = np.concatenate([loadings, np.zeros((problem.n_atoms, 1))], axis=1)
+
+    def run(start: int, stop: int) -> tuple[float, float, FloatArray]:
+        design = np.ascontiguousarray(problem.design[:, start:stop])
+        weights = problem.weights[start:stop]
+        size = stop - start
+        with_ones = np.concatenate([design, np.ones((1, size))])
+        smooth, moment = moments(with_ones, weights, wider, offset, len(with_ones), 0, size)
+        return smooth, maxima(design, weights, loadings, offset, 0, size), moment
+
+    parts = map_chunks(run, problem.n_rows, problem.n_atoms)
+    unit = LOG_2 / problem.temperature
+    moment = np.sum([part[2] for part in parts], axis=0)  # (n_design + 1, n_atoms)
+    constant = float(problem.weights @ problem.constant)
+    gain = float(
+        (moment[problem.n_kept : -1] * problem.cost.loadings.T).sum() + moment[-1] @ problem.cost.offset
+    )
+    price = penalty(problem, multipliers)
+    return _Measures(
+        objective=sum(part[0] for part in parts) * unit - constant + price,
+        violation=problem.parity.operator.apply(moment[: problem.n_kept].T @ problem.mixing),
+        risk=constant - gain,
+        lower_bound=constant - sum(part[1] for part in parts) * unit - price,
+    )
+
+
+def _table(certificate: Certificate) -> list[str]:
+    """Epsilon, violation and excess of each group, in aligned columns."""
+    head = ("group", "epsilon", "violation", "excess")
+    columns = (certificate.groups, certificate.epsilon, certificate.violation, certificate.excess)
+    rows = [
+        (str(group), f"{epsilon:.4g}", f"{violation:.6g}", f"{excess:.2g}")
+        for group, epsilon, violation, excess in zip(*columns, strict=True)
+    ]
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    return [
+        "  " + "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
+        for row in (head, *rows)
+    ]

@@ -1,0 +1,106 @@
+"""What a solver is, and the loop that runs one."""
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from evenhand._typing import FloatArray
+from evenhand.objective import evaluate
+from evenhand.problem import DualProblem
+from evenhand.projected import gradient_map_norm, smoothness, split
+from evenhand.solvers.auto import Auto
+from evenhand.solvers.result import Progress, SolverResult, Status
+
+Callback = Callable[[Progress], bool | None]
+
+
+class SolverState(Protocol):
+    """What every state tells; the rest of it is the solver's own."""
+
+    @property
+    def n_iter(self) -> int:
+        """Iterations so far."""
+        ...
+
+    @property
+    def n_gradient_rows(self) -> int:
+        """Single-row gradients evaluated so far."""
+        ...
+
+    @property
+    def multipliers(self) -> FloatArray:
+        """The point that would be returned now."""
+        ...
+
+
+State = TypeVar("State", bound=SolverState)
+
+
+class Solver(Protocol[State]):
+    """A solver is `init`, `step` and `done` over a state; one step is one compiled call."""
+
+    @property
+    def name(self) -> str:
+        """Short name, as in `solver="..."`."""
+        ...
+
+    def init(self, problem: DualProblem, start: FloatArray | None) -> State:
+        """State before the first step; `start` is a warm start for Phi."""
+        ...
+
+    def step(self, problem: DualProblem, state: State) -> State:
+        """State after one more step."""
+        ...
+
+    def done(self, problem: DualProblem, state: State) -> Status | None:
+        """Why to stop here, or None to go on."""
+        ...
+
+
+def run(
+    solver: Solver[Any] | Auto,
+    problem: DualProblem,
+    *,
+    start: FloatArray | None = None,
+    callback: Callback | None = None,
+) -> SolverResult:
+    """Run `solver` on `problem`; `callback` sees every step and stops it by returning True.
+
+    Ctrl-C stops it too, and the last iterate is kept.
+    """
+    chosen: Solver[Any] = solver.choose(problem) if isinstance(solver, Auto) else solver
+    state = chosen.init(problem, start)
+    status = chosen.done(problem, state)
+    try:
+        while status is None:
+            state = chosen.step(problem, state)
+            status = chosen.done(problem, state)
+            if callback is not None and callback(_progress(chosen, state)):
+                status = status or Status.STOPPED
+    except KeyboardInterrupt:
+        status = Status.STOPPED
+    return summarise(chosen.name, problem, state, status)
+
+
+def _progress(solver: Solver[Any], state: SolverState) -> Progress:
+    return Progress(solver.name, state.n_iter, state.n_gradient_rows, state.multipliers)
+
+
+def summarise(name: str, problem: DualProblem, state: SolverState, status: Status) -> SolverResult:
+    """The result of stopping at `state`, measured over all the rows."""
+    multipliers = np.array(state.multipliers)
+    pair = getattr(state, "pair", None)  # the solver's own (Lambda, V), where it keeps one
+    pair = split(multipliers) if pair is None else pair
+    now = evaluate(problem, multipliers)
+    return SolverResult(
+        solver=name,
+        status=status,
+        multipliers=multipliers,
+        n_iter=state.n_iter,
+        n_gradient_rows=state.n_gradient_rows,
+        objective=now.value,
+        violation=now.violation,
+        gradient_map_norm=gradient_map_norm(problem, pair, now.violation, 1.0 / smoothness(problem)),
+        exact_risk=getattr(state, "exact_risk", None),
+    )

@@ -1,0 +1,158 @@
+"""The exact linear program, through HiGHS: the ground truth for tests and small data.
+
+    min_pi E[sum_l c_l pi_l]   subject to   |A E[pi t^T]| <= epsilon_s   (paper, eq. 3, on the rows)
+
+Its variables are the policy of every row, the constraint rows `R = A E[pi u^T]` of the kept
+imbalances u, and the violation `V = R mixing` of every group, bounded by its tolerance. R enters
+through an equation as sparse as the operator allows, so that a cumulated row never becomes dense.
+"""
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import OptimizeResult, linprog
+
+from evenhand._typing import FloatArray
+from evenhand.parity import Cumulative, Operator, SupNorm, matrix
+from evenhand.problem import DualProblem
+
+MAX_SIZE = 2_000_000  # n_rows * n_atoms; above it HiGHS takes many minutes and gigabytes
+
+TIGHT = 1e-6  # tolerances below this make the simplex method crawl
+
+_INFEASIBLE = 2  # status of scipy.optimize.linprog
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearProgramSolution:
+    """An optimal policy of the linear program, and the multipliers that prove it optimal."""
+
+    risk: float  # the smallest expected cost
+    pmf: FloatArray  # an optimal policy, (n_rows, n_atoms)
+    multipliers: FloatArray  # Phi, (n_constraints, n_groups): minus the dual at beta = infinity is `risk`
+    violation: FloatArray  # V = A E[pi t^T], (n_constraints, n_groups)
+    seconds: float  # time in HiGHS
+
+
+def solve_lp(problem: DualProblem, *, max_size: int = MAX_SIZE) -> LinearProgramSolution:
+    """Solve the program of `problem` exactly; beta plays no part.
+
+    >>> from evenhand.parity import make_parity
+    >>> atoms = np.array([-1.0, 0.0, 1.0])
+    >>> problem = DualProblem.from_rows(
+    ...     np.array([-1.0, 1.0]), np.eye(2), atoms=atoms, parity=make_parity("mean", atoms),
+    ...     slack=np.zeros(2), temperature=1.0,
+    ... )
+    >>> round(solve_lp(problem).risk, 6)  # both groups meet half way
+    1.0
+    """
+    _check(problem, max_size)
+    arguments = _program(problem)
+    begin = perf_counter()
+    found = linprog(**arguments, method=_method(problem))
+    seconds = perf_counter() - begin
+    if found.status != 0:
+        raise _failure(problem, found)
+    return _solution(problem, found, seconds)
+
+
+def _check(problem: DualProblem, max_size: int) -> None:
+    if not isinstance(problem.parity.norm, SupNorm):
+        raise ValueError(
+            f"The linear program is written for sup-norm constraints (pmf, cdf, mean): got parity "
+            f"{problem.parity.name!r}. Use the batch solver with a large beta."
+        )
+    size = problem.n_rows * problem.n_atoms
+    if size > max_size:
+        raise ValueError(
+            f"The linear program is too large: {problem.n_rows} rows x {problem.n_atoms} atoms = {size} "
+            f"variables, more than max_size = {max_size}. Use the batch solver with a large beta (its "
+            "certificate bounds the distance to this program), fewer atoms, or a subset of the rows."
+        )
+
+
+def _method(problem: DualProblem) -> str:
+    """Simplex, unless tolerances near zero make it degenerate (15 s against 1.5 s for three groups)."""
+    return "highs-ipm" if problem.slack.min() < TIGHT else "highs-ds"
+
+
+def _program(problem: DualProblem) -> dict[str, Any]:
+    """Arguments of `linprog`: variables pi by rows, R by columns, V by columns.
+
+    Everything is multiplied by n_rows, so that the coefficients of a row are of order one and the
+    absolute tolerances of HiGHS mean something.
+    """
+    n_rows, n_atoms, n_kept = problem.n_rows, problem.n_atoms, problem.n_kept
+    n_constraints, n_groups = problem.multipliers_shape
+    weights = n_rows * problem.weights
+    differences, selection = _sparse_rows(problem.parity.operator, n_atoms)
+    # selection @ E[pi u_k], as a matrix over pi raveled row by row, for every kept column k
+    masses = sparse.vstack(
+        [sparse.kron(sparse.csr_array((weights * u)[None]), selection) for u in problem.design[:n_kept]]
+    )
+    identity = sparse.eye_array
+    n_bounded = n_constraints * n_groups
+    equations = sparse.block_array(
+        [
+            [sparse.kron(identity(n_rows), np.ones((1, n_atoms))), None, None],
+            [masses, -sparse.kron(identity(n_kept), differences), None],
+            [None, sparse.kron(problem.mixing.T, identity(n_constraints)), -identity(n_bounded)],
+        ],
+        format="csc",
+    )
+    free = n_kept * n_constraints
+    costs = (weights[:, None] * problem.costs()).ravel()
+    bounds = np.empty((n_rows * n_atoms + free + n_bounded, 2))
+    bounds[: n_rows * n_atoms] = 0.0, 1.0
+    bounds[n_rows * n_atoms : -n_bounded] = -np.inf, np.inf
+    limit = np.repeat(n_rows * problem.slack, n_constraints)
+    bounds[-n_bounded:] = np.column_stack([-limit, limit])
+    return {
+        "c": np.concatenate([costs, np.zeros(free + n_bounded)]),
+        "A_eq": equations,
+        "b_eq": np.concatenate([np.ones(n_rows), np.zeros(free + n_bounded)]),
+        "bounds": bounds,
+    }
+
+
+def _sparse_rows(operator: Operator, n_atoms: int) -> tuple[Any, Any]:
+    """Sparse D, E with `D r = E x` exactly when `r = A x`."""
+    if isinstance(operator, Cumulative):  # the difference of neighbouring sums is one mass
+        inverse = 1.0 / operator.scales
+        differences = sparse.diags_array([inverse, -inverse[:-1]], offsets=[0, -1])
+        return differences, sparse.eye_array(operator.n_rows, n_atoms)
+    return sparse.eye_array(operator.n_rows), sparse.csr_array(matrix(operator))
+
+
+def _solution(problem: DualProblem, found: OptimizeResult, seconds: float) -> LinearProgramSolution:
+    n_constraints, n_groups = problem.multipliers_shape
+    pmf = found.x[: problem.n_rows * problem.n_atoms].reshape(problem.n_rows, problem.n_atoms)
+    pmf = np.maximum(pmf, 0.0)
+    pmf /= pmf.sum(axis=1, keepdims=True)
+    masses = pmf.T @ (problem.weights[:, None] * problem.imbalance())
+    # The last equations are R mixing - V = b at b = 0, with |V| <= epsilon. In the Lagrangian
+    # `risk - <Phi, V> - penalty` a shift of V by -b raises the optimum by <Phi, b>: the marginals are Phi.
+    marginals = found.eqlin.marginals[-n_constraints * n_groups :]
+    return LinearProgramSolution(
+        risk=float(problem.weights @ (pmf * problem.costs()).sum(axis=1)),
+        pmf=pmf,
+        multipliers=np.ascontiguousarray(marginals.reshape(n_groups, n_constraints).T),
+        violation=problem.parity.operator.apply(masses),
+        seconds=seconds,
+    )
+
+
+def _failure(problem: DualProblem, found: OptimizeResult) -> Exception:
+    if found.status != _INFEASIBLE:
+        return RuntimeError(f"HiGHS stopped without a solution of the linear program: {found.message}")
+    means = problem.weights @ problem.imbalance()
+    shown = ", ".join(f"{mean:.3g}" for mean in means)
+    return ValueError(
+        "No policy on these atoms meets the tolerances on these rows. The mean imbalance of the groups is "
+        f"({shown}) and epsilon is ({', '.join(f'{value:.3g}' for value in problem.slack)}): a mean that is "
+        "not zero comes from a group_prior that is not the mean of group_proba. Leave group_prior at its "
+        "default or raise epsilon."
+    )

@@ -1,0 +1,51 @@
+"""What a solver returns."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from evenhand._typing import FloatArray
+
+
+class Status(Enum):
+    """Why a solver stopped; the value is the sentence that says so."""
+
+    CONVERGED = "The optimality conditions hold within the tolerance."
+    BUDGET_SPENT = "The whole budget of stochastic gradients was used, as planned."
+    MAX_ITER = "The iterations ran out before the tolerance was met: raise max_iter or tol."
+    STALLED = "No step improves the objective in floating point any more: raise tol or lower beta."
+    STOPPED = "The callback or an interrupt asked to stop: the last iterate is kept."
+
+    @property
+    def success(self) -> bool:
+        """Whether the solver did all that it was asked."""
+        return self in (Status.CONVERGED, Status.BUDGET_SPENT)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Progress:
+    """What a callback sees between two steps."""
+
+    solver: str
+    n_iter: int
+    n_gradient_rows: int
+    multipliers: FloatArray  # Phi now, (n_constraints, n_groups)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SolverResult:
+    """The end point of a solver, and how it was reached."""
+
+    solver: str
+    status: Status
+    multipliers: FloatArray  # Phi, (n_constraints, n_groups)
+    n_iter: int
+    n_gradient_rows: int  # single-row gradients evaluated
+    objective: float  # F(Phi) over all the rows
+    violation: FloatArray  # V = A E[pi t^T] over all the rows, (n_constraints, n_groups)
+    gradient_map_norm: float  # at the solver's own (Lambda, V), step 1 / smoothness (paper, eq. 8)
+    exact_risk: float | None = None  # optimum of the linear program, where it was solved
+
+    @property
+    def message(self) -> str:
+        """The status in words."""
+        return self.status.value
