@@ -1,0 +1,21 @@
+"""Warnings of this package, one category for each cause, so that each can be filtered alone."""
+
+from sklearn.exceptions import ConvergenceWarning as _SklearnConvergenceWarning
+
+__all__ = ["ClippingWarning", "ConvergenceWarning", "EvenhandWarning", "PriorWarning"]
+
+
+class EvenhandWarning(UserWarning):
+    """Base of every warning of this package."""
+
+
+class ConvergenceWarning(EvenhandWarning, _SklearnConvergenceWarning):  # type: ignore[misc]
+    """A solver stopped before it met its tolerance."""
+
+
+class ClippingWarning(EvenhandWarning):
+    """Scores outside the given bounds were moved to the nearest bound."""
+
+
+class PriorWarning(EvenhandWarning):
+    """The given group prior is so far from the rows that parity within epsilon loses its meaning."""

@@ -1,0 +1,354 @@
+"""ParityPostprocessor: scores and group probabilities in, a policy at parity out."""
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from evenhand._typing import AnyArray, FloatArray
+from evenhand._validation import Rows, check_epsilon, check_levels, check_prior, check_rows, check_rows_of
+from evenhand.certificates import Certificate, certify
+from evenhand.draws import (
+    HashArray,
+    RandomState,
+    key_from,
+    uniforms_from_generator,
+    uniforms_from_ids,
+    uniforms_from_rows,
+)
+from evenhand.exceptions import ClippingWarning, ConvergenceWarning
+from evenhand.feasibility import resolve_prior
+from evenhand.parity import make_parity
+from evenhand.policy import SoftmaxPolicy
+from evenhand.problem import DualProblem
+from evenhand.solvers import Auto, Callback, Solver, SolverResult, make_solver, run
+from evenhand.support import Support, automatic_beta, check_beta, make_support
+
+
+class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
+    """Turn scores into predictions whose distribution is the same for every group, up to epsilon.
+
+    Row x has a score eta(x) and group probabilities tau(x); p is the share of each group and
+    `t_s = 1 - tau_s / p_s` the imbalance. Among the policies over the atoms y_l that keep the violation
+    `A E[pi(. | X) t_s(X)]` of every group within its epsilon, the fitted one,
+
+        pi(l | x) = softmax_l(beta * (<theta_l, t(x)> - (eta(x) - y_l)^2)),
+
+    has the smallest squared risk, up to `log(n_atoms) / beta` (paper, Lemmas 3.1 to 3.3). The group itself
+    is never looked at: its probability is all that is needed, at fit and at predict.
+
+    Parameters
+    ----------
+    parity : {"cdf", "pmf", "mean"}, default="cdf"
+        What has to agree: "cdf" bounds the Kolmogorov-Smirnov distance between each group's predictions
+        and everybody's, "pmf" the difference of the probability of each atom (paper, eq. 2), "mean" the
+        difference of the average prediction, in the units of the scores.
+    epsilon : float, array of shape (n_groups,) or dict, default=0.05
+        Tolerance: one for all groups, one for each, or by group label. Zero is allowed.
+    atoms : "auto", int or array of shape (n_atoms,), default="auto"
+        Where predictions live: the atoms in increasing order, or how many to space equally over the bounds.
+        "auto" takes `2 floor(sqrt(n)) + 1`, as the paper does, and at most 201.
+    bounds : "auto" or (low, high), default="auto"
+        Range of the outcomes. "auto" covers the scores seen at fit. Scores outside are read as the nearest
+        bound, at fit (with a warning and a count) and at predict. Atoms of your own need no bounds: without
+        any, no score is moved.
+    beta : "auto" or float, default="auto"
+        Inverse temperature on the scale where the atoms span [-1, 1]. Higher comes closer to the smallest
+        risk on the given rows, and may keep parity less well on new ones. "auto" is
+        `sqrt(n) log2(sqrt(n))`, as in the paper's experiments (20 000 with `solver="lp"`).
+    solver : str or solver object, default="auto"
+        "auto" is the deterministic "batch"; "lp" solves the linear program too and certifies against it;
+        "sgd", "acsa", "acsa2", "sgd3", "sgd3+acsa" and "sgd3+acsa2" are the paper's. See `evenhand.solvers`.
+    tol : float, default=1e-6
+        Precision of the deterministic solver, on the scale where the atoms span [-1, 1].
+    max_iter : int or None, default=None
+        Most iterations of the solver, or its budget of gradients; None is the solver's own.
+    warm_start : bool, default=False
+        Start from the multipliers of the last fit where their shape agrees.
+    random_state : int, Generator, RandomState or None, default=None
+        Key of the draws of `predict`, and seed of the stochastic solvers. None is a fixed public key: pass
+        an integer of your own, and keep it to yourself, where nobody should foresee a draw.
+
+    Attributes
+    ----------
+    atoms_ : array of shape (n_atoms,)
+    bounds_ : (low, high)
+    beta_ : float
+    groups_ : array of shape (n_groups,)
+        Labels: the columns' names, or 0, 1, ... for arrays without names.
+    n_groups_ : int
+    group_prior_ : array of shape (n_groups,)
+    epsilon_ : array of shape (n_groups,)
+    multipliers_ : array of shape (n_constraints, n_groups)
+        Phi, on the scale where the atoms span [-1, 1].
+    tilt_ : array of shape (n_atoms, n_groups)
+        `theta = A^T Phi`, on the same scale.
+    n_clipped_ : int
+        Number of scores that were outside the bounds.
+    policy_ : SoftmaxPolicy
+    result_ : SolverResult
+    certificate_ : Certificate
+        What was reached on the given rows, and how far it is from the best at most.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from evenhand import ParityPostprocessor
+    >>> rng = np.random.default_rng(0)
+    >>> group = rng.random(2000) < 0.3
+    >>> scores = rng.normal(np.where(group, 1.0, 2.0), 0.5)
+    >>> proba = np.column_stack([1 - 0.8 * group - 0.1, 0.8 * group + 0.1])
+    >>> model = ParityPostprocessor(epsilon=0.02).fit(scores, proba)
+    >>> model.certificate_.violation.round(2)
+    array([0.01, 0.02])
+    >>> model.predict(scores[:3], proba[:3]).shape
+    (3,)
+    """
+
+    atoms_: FloatArray
+    bounds_: tuple[float, float]
+    beta_: float
+    groups_: AnyArray
+    n_groups_: int
+    group_prior_: FloatArray
+    epsilon_: FloatArray
+    multipliers_: FloatArray
+    tilt_: FloatArray
+    n_clipped_: int
+    policy_: SoftmaxPolicy
+    result_: SolverResult
+    certificate_: Certificate
+    draw_key_: HashArray
+
+    def __init__(
+        self,
+        *,
+        parity: str = "cdf",
+        epsilon: Any = 0.05,
+        atoms: Any = "auto",
+        bounds: Any = "auto",
+        beta: Any = "auto",
+        solver: Any = "auto",
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        warm_start: bool = False,
+        random_state: RandomState = None,
+    ) -> None:
+        self.parity = parity
+        self.epsilon = epsilon
+        self.atoms = atoms
+        self.bounds = bounds
+        self.beta = beta
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    def fit(
+        self,
+        scores: Any,
+        group_proba: Any,
+        group_prior: Any = None,
+        sample_weight: Any = None,
+        *,
+        callback: Callback | None = None,
+    ) -> Self:
+        """Find the policy on rows without labels of any kind.
+
+        A fit that fails leaves the model as it was before.
+
+        Parameters
+        ----------
+        scores : array of shape (n_rows,)
+            eta, the predictions of any regressor.
+        group_proba : array or data frame of shape (n_rows, n_groups)
+            tau, nonnegative, each row summing to one. Names of columns become the groups' labels.
+        group_prior : array of shape (n_groups,) or dict, default=None
+            Shares of the groups; the mean of `group_proba` by default, and best left there: any other prior
+            puts a floor under the violation, and is refused where that floor is above epsilon.
+        sample_weight : array of shape (n_rows,), default=None
+        callback : callable, default=None
+            Called with a `Progress` after every step; stops the solver by returning True.
+        """
+        rows = check_rows(scores, group_proba, sample_weight)
+        epsilon = check_epsilon(self.epsilon, rows.groups)
+        support = make_support(self.atoms, self.bounds, rows.scores)
+        solver = make_solver(
+            self.solver, tol=self.tol, max_iter=self.max_iter, random_state=self.random_state
+        )
+        automatic = getattr(solver, "default_temperature", None) or automatic_beta(len(rows.scores))
+        beta = check_beta(self.beta, automatic)
+        key = key_from(self.random_state)
+        n_clipped = self._report_clipping(support, rows)
+        problem, prior = self._problem(rows, support, epsilon, beta, group_prior)
+        result = self._solve(solver, problem, rows, callback)
+        tilt = problem.parity.operator.adjoint(result.multipliers)
+        fitted = {
+            "atoms_": support.atoms,
+            "bounds_": support.bounds,
+            "beta_": beta,
+            "groups_": _label_array(rows),
+            "n_groups_": len(rows.groups),
+            "group_prior_": prior,
+            "epsilon_": epsilon,
+            "multipliers_": result.multipliers,
+            "tilt_": tilt,
+            "n_clipped_": n_clipped,
+            "policy_": SoftmaxPolicy(support, prior, tilt, beta),
+            "result_": result,
+            "certificate_": certify(problem, result, scale=support.half_width, groups=rows.groups),
+            "draw_key_": key,
+        }
+        self.__dict__.update(fitted)  # all at once: a fit that failed above has changed nothing
+        return self
+
+    def predict_pmf(self, scores: Any, group_proba: Any) -> FloatArray:
+        """Probability of each atom for each row, shape (n_rows, n_atoms).
+
+        This is the policy itself, so it keeps parity: averaged over rows like those of the fit, each
+        group's distribution is within epsilon of everybody's (Lemma 3.2).
+
+        Parameters
+        ----------
+        scores : array of shape (n_rows,)
+        group_proba : array or data frame of shape (n_rows, n_groups)
+            Named columns may come in any order.
+        """
+        rows = self._rows(scores, group_proba)
+        return self.policy_.pmf(rows.scores, rows.group_proba)
+
+    def predict(
+        self, scores: Any, group_proba: Any, random_state: RandomState = None, ids: Any = None
+    ) -> FloatArray:
+        """One atom for each row, drawn from its policy, shape (n_rows,).
+
+        Draws keep parity, up to the noise of drawing. By default the draw is a keyed hash of the row's
+        score and probabilities (`evenhand.draws.uniforms_from_rows` says how they are rounded): the same
+        row gets the same answer in any batch, order, process or machine, and so do two people who look the
+        same to the model. With `ids` it is a hash of the id alone, and also survives new models.
+
+        Parameters
+        ----------
+        scores : array of shape (n_rows,)
+        group_proba : array or data frame of shape (n_rows, n_groups)
+        random_state : int, Generator, RandomState or None, default=None
+            Anything but None asks for fresh draws instead.
+        ids : array of shape (n_rows,), default=None
+            Integers, text, bytes or UUIDs that say who each row is.
+        """
+        rows = self._rows(scores, group_proba)
+        uniforms = self._uniforms(rows, random_state, ids)
+        return self.policy_.draw(rows.scores, rows.group_proba, uniforms)
+
+    def predict_mean(self, scores: Any, group_proba: Any) -> FloatArray:
+        """Mean of each row's distribution, shape (n_rows,): the best single number for squared risk.
+
+        It keeps parity of means (`parity="mean"`, or what the other notions imply for it), but in general
+        not of distributions: averaging undoes the spread that made the groups alike.
+        """
+        rows = self._rows(scores, group_proba)
+        return self.policy_.mean(rows.scores, rows.group_proba)
+
+    def predict_quantile(self, scores: Any, group_proba: Any, q: Any = 0.5) -> FloatArray:
+        """Smallest atom whose cumulated probability reaches q, shape (n_rows,).
+
+        In general it does not keep parity, at any fixed q; at a q drawn uniformly for each row it is
+        `predict`.
+
+        Parameters
+        ----------
+        scores : array of shape (n_rows,)
+        group_proba : array or data frame of shape (n_rows, n_groups)
+        q : float or array of shape (n_rows,), default=0.5
+            Strictly between 0 and 1.
+        """
+        rows = self._rows(scores, group_proba)
+        levels = check_levels(q, len(rows.scores))
+        return self.policy_.quantile(rows.scores, rows.group_proba, levels)
+
+    def _report_clipping(self, support: Support, rows: Rows) -> int:
+        n_clipped = support.count_outside(rows.scores)
+        if n_clipped:
+            low, high = support.bounds
+            warnings.warn(
+                f"{n_clipped} of {len(rows.scores)} scores lie outside bounds=({low:g}, {high:g}) and were "
+                'moved to the nearest bound. Widen the bounds, or pass bounds="auto".',
+                ClippingWarning,
+                stacklevel=3,
+            )
+        return n_clipped
+
+    def _problem(
+        self, rows: Rows, support: Support, epsilon: FloatArray, beta: float, group_prior: Any
+    ) -> tuple[DualProblem, FloatArray]:
+        """The dual problem on the normalised scale, and the prior it is built with."""
+        atoms = support.normalised()
+        parity = make_parity(self.parity, atoms)
+        scale = support.half_width if parity.in_outcome_units else 1.0
+        prior = resolve_prior(
+            None if group_prior is None else check_prior(group_prior, rows.groups),
+            rows.group_mass(),
+            groups=rows.groups,
+            parity=parity,
+            slack=epsilon / scale,
+            scale=scale,
+            stacklevel=3,
+        )
+        problem = DualProblem.from_rows(
+            support.scale(support.clip(rows.scores)),
+            rows.group_proba,
+            atoms=atoms,
+            parity=parity,
+            slack=epsilon / scale,
+            temperature=beta,
+            group_prior=prior,
+            weights=rows.weights,
+        )
+        return problem, prior
+
+    def _solve(
+        self, solver: Solver[Any] | Auto, problem: DualProblem, rows: Rows, callback: Callback | None
+    ) -> SolverResult:
+        result = run(solver, problem, start=self._start(problem, rows), callback=callback)
+        if not result.status.success:
+            warnings.warn(
+                f"Solver {result.solver!r} stopped after {result.n_iter} iterations. {result.message}",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return result
+
+    def _start(self, problem: DualProblem, rows: Rows) -> FloatArray | None:
+        """The last multipliers, where a warm start is asked for and they fit."""
+        last: FloatArray | None = getattr(self, "multipliers_", None)
+        if not self.warm_start or last is None or last.shape != problem.multipliers_shape:
+            return None
+        return last if tuple(self.groups_) == rows.groups else None
+
+    def _rows(self, scores: Any, group_proba: Any) -> Rows:
+        check_is_fitted(self, "policy_")
+        return check_rows_of(scores, group_proba, tuple(self.groups_.tolist()))
+
+    def _uniforms(self, rows: Rows, random_state: RandomState, ids: Any) -> FloatArray:
+        n_rows = len(rows.scores)
+        if ids is None and random_state is None:
+            return uniforms_from_rows(
+                self.policy_.support.scale(rows.scores), rows.group_proba, self.draw_key_
+            )
+        if ids is None:
+            return uniforms_from_generator(n_rows, random_state)
+        if random_state is not None:
+            raise ValueError("ids asks for the same draws again and random_state for fresh ones: pass one.")
+        uniforms = uniforms_from_ids(ids, self.draw_key_)
+        if len(uniforms) != n_rows:
+            raise ValueError(f"ids has {len(uniforms)} values, but scores has {n_rows} rows.")
+        return uniforms
+
+
+def _label_array(rows: Rows) -> AnyArray:
+    if all(isinstance(label, int) for label in rows.groups):
+        return np.array(rows.groups)
+    return np.fromiter(rows.groups, dtype=object, count=len(rows.groups))

@@ -1,0 +1,183 @@
+"""The policy against its definition, and that a row's answer is the row's alone."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from evenhand._kernels.chunks import get_num_threads, set_num_threads
+from evenhand.policy import SoftmaxPolicy
+from evenhand.support import (
+    Support,
+    automatic_beta,
+    automatic_bounds,
+    automatic_n_atoms,
+    make_support,
+    uniform_support,
+)
+
+
+def make_policy(n_groups=3, n_atoms=21, beta=30.0, seed=0, support=None):
+    rng = np.random.default_rng(seed)
+    support = support or uniform_support(100.0, 300.0, n_atoms)
+    prior = rng.dirichlet(5 * np.ones(n_groups))
+    return SoftmaxPolicy(support, prior, 0.3 * rng.normal(size=(len(support.atoms), n_groups)), beta)
+
+
+def make_rows(policy, n_rows=1500, seed=1):
+    rng = np.random.default_rng(seed)
+    return rng.uniform(100.0, 300.0, n_rows), rng.dirichlet(np.ones(len(policy.group_prior)), n_rows)
+
+
+def plain_pmf(policy, scores, proba):
+    """Equation (7) of the paper, on the scale where the atoms span [-1, 1]."""
+    low, high = policy.support.atoms[[0, -1]]
+    atoms = (2 * policy.support.atoms - low - high) / (high - low)
+    eta = (2 * scores - low - high) / (high - low)
+    logits = (1 - proba / policy.group_prior) @ policy.tilt.T - (eta[:, None] - atoms) ** 2
+    powers = np.exp(policy.temperature * (logits - logits.max(axis=1, keepdims=True)))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+POLICIES = {
+    "two groups": make_policy(n_groups=2),
+    "three groups": make_policy(),
+    "five groups, cold": make_policy(n_groups=5, n_atoms=201, beta=20_000.0),
+    "two atoms": make_policy(n_atoms=2),
+    "uneven atoms": make_policy(
+        support=Support(np.array([100.0, 101.0, 150.0, 290.0, 300.0]), (-np.inf, np.inf))
+    ),
+}
+
+
+@pytest.mark.parametrize("case", POLICIES)
+def test_the_pmf_is_the_softmax_of_the_paper(case):
+    policy = POLICIES[case]
+    rows = make_rows(policy)
+    pmf = policy.pmf(*rows)
+    np.testing.assert_allclose(pmf, plain_pmf(policy, *rows), atol=1e-9)
+    np.testing.assert_allclose(pmf.sum(axis=1), 1.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", POLICIES)
+def test_means_and_quantiles_are_those_of_the_pmf(case):
+    policy = POLICIES[case]
+    rows = make_rows(policy)
+    pmf = plain_pmf(policy, *rows)
+    np.testing.assert_allclose(policy.mean(*rows), pmf @ policy.support.atoms, rtol=1e-9)
+    cumulated = pmf.cumsum(axis=1)
+    levels = np.random.default_rng(2).uniform(0.001, 0.999, len(pmf))
+    for level in (0.1, 0.5, levels):
+        index = (cumulated < np.reshape(level, (-1, 1))).sum(axis=1)
+        answer = policy.quantile(*rows, level)
+        at_an_edge = np.abs(cumulated - np.reshape(level, (-1, 1))).min(axis=1) < 1e-9
+        assert np.array_equal(answer[~at_an_edge], policy.support.atoms[index][~at_an_edge])
+
+
+def test_draws_have_the_frequencies_of_the_pmf():
+    policy = make_policy(n_atoms=7, beta=3.0)
+    scores, proba = np.full(200_000, 170.0), np.tile([0.2, 0.5, 0.3], (200_000, 1))
+    draws = policy.draw(scores, proba, np.random.default_rng(0).random(200_000))
+    frequencies = (draws[:, None] == policy.support.atoms).mean(axis=0)
+    expected = policy.pmf(scores[:1], proba[:1])[0]
+    assert np.all(np.abs(frequencies - expected) < 5 * np.sqrt(expected / 200_000))
+
+
+def answers(policy, scores, proba, levels):
+    return [
+        policy.pmf(scores, proba),
+        policy.mean(scores, proba),
+        policy.quantile(scores, proba, levels),
+        policy.draw(scores, proba, levels),
+    ]
+
+
+@pytest.mark.parametrize("case", POLICIES)
+def test_the_answer_for_a_row_is_the_same_bit_for_bit_in_any_batch_order_and_threads(case):
+    policy = POLICIES[case]
+    scores, proba = make_rows(policy, 2500)
+    rng = np.random.default_rng(3)
+    levels = rng.uniform(0.001, 0.999, 2500)
+    together = answers(policy, scores, proba, levels)
+    order = rng.permutation(2500)
+    shuffled = answers(policy, scores[order], proba[order], levels[order])
+    later = answers(policy, scores[777:], np.asfortranarray(proba[777:]), levels[777:])
+    threads = get_num_threads()
+    try:
+        set_num_threads(1)
+        serial = answers(policy, scores, proba, levels)
+        set_num_threads(2)
+        parallel = answers(policy, scores, proba, levels)
+    finally:
+        set_num_threads(threads)
+    for whole, a, b, c, d in zip(together, shuffled, later, serial, parallel, strict=True):
+        assert np.array_equal(whole[order], a)
+        assert np.array_equal(whole[777:], b)
+        assert np.array_equal(whole, c)
+        assert np.array_equal(whole, d)
+    for i in range(0, 2500, 97):
+        alone = answers(policy, scores[i : i + 1], proba[i : i + 1], levels[i : i + 1])
+        assert all(np.array_equal(whole[i : i + 1], one) for whole, one in zip(together, alone, strict=True))
+
+
+def test_scores_outside_the_bounds_are_read_as_the_nearest_bound():
+    policy = make_policy()
+    proba = np.tile([0.2, 0.5, 0.3], (2, 1))
+    outside = policy.pmf(np.array([-1e6, 1e300]), proba)
+    assert np.array_equal(outside, policy.pmf(np.array([100.0, 300.0]), proba))
+
+
+def test_scores_far_outside_atoms_without_bounds_choose_the_last_atom():
+    policy = POLICIES["uneven atoms"]
+    pmf = policy.pmf(np.array([1e9]), np.array([[0.2, 0.5, 0.3]]))
+    np.testing.assert_allclose(pmf, [[0, 0, 0, 0, 1]], atol=1e-12)
+
+
+def test_draws_means_and_quantiles_never_hold_rows_times_atoms():
+    policy = make_policy(n_atoms=201)
+    scores, proba = make_rows(policy, 40_000)
+    levels = np.full(40_000, 0.5)
+    policy.draw(scores[:10], proba[:10], levels[:10])
+    policy.mean(scores[:10], proba[:10])
+    tracemalloc.start()
+    try:
+        policy.draw(scores, proba, levels)
+        policy.mean(scores, proba)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 40_000 * 8 * 8  # a few numbers per row; the pmf would be 201
+
+
+def test_automatic_sizes_follow_the_paper_and_stop_growing():
+    assert [automatic_n_atoms(n) for n in (1, 794, 800, 10_000, 10**9)] == [3, 57, 57, 201, 201]
+    assert round(automatic_beta(800)) == 136
+    assert round(automatic_beta(794)) == 136
+    assert automatic_beta(1) > 0
+
+
+@pytest.mark.parametrize("constant", [0.0, 1.0, -5e4, 1e15, 1e-300, 1e300])
+def test_constant_scores_get_distinct_atoms_around_them(constant):
+    low, high = automatic_bounds(np.full(5, constant))
+    support = uniform_support(low, high, 201)
+    assert low <= constant <= high
+    assert np.all(np.diff(support.atoms) > 0)
+    assert np.all(np.isfinite(support.normalised()))
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 1.0), (-3.0, 7.0), (1e8, 1e8 + 1), (-1e308, 1e308), (0.1, 0.7)])
+def test_uniform_atoms_reach_both_bounds_and_normalise_to_plus_and_minus_one(bounds):
+    support = uniform_support(*bounds, 57)
+    assert (support.atoms[0], support.atoms[-1]) == bounds
+    np.testing.assert_allclose(support.normalised(), np.linspace(-1, 1, 57), atol=1e-6)
+    assert (support.normalised()[0], support.normalised()[-1]) == (-1.0, 1.0)
+
+
+def test_the_support_covers_the_scores_unless_told_otherwise():
+    scores = np.array([2.0, 5.0, 3.0])
+    assert make_support("auto", "auto", scores).bounds == (2.0, 5.0)
+    assert make_support(5, (0, 10), scores).atoms.tolist() == [0.0, 2.5, 5.0, 7.5, 10.0]
+    own = make_support([1, 2, 4], "auto", scores)
+    assert own.atoms.tolist() == [1.0, 2.0, 4.0]
+    assert own.count_outside(scores) == 0
+    assert make_support([1, 2, 4], (2, 3), scores).count_outside(scores) == 1
