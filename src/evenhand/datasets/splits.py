@@ -1,0 +1,50 @@
+"""The paper's split of a data set."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils import Bunch, check_random_state
+
+from evenhand._typing import IntArray
+
+
+class PaperSplit(NamedTuple):
+    """Row numbers of the three parts of a data set."""
+
+    labeled: IntArray  # fits the regressor and the classifier of the group
+    unlabeled: IntArray  # fits the parity step: neither target nor group is read
+    test: IntArray
+
+
+def paper_split(bunch: Bunch, random_state: Any = None) -> PaperSplit:
+    """Split into 40 % labelled, 40 % unlabelled and 20 % test rows, stratified on the group.
+
+    Where the paper works on a random subsample (`bunch.paper_sample_size` rows: Law School and
+    Adult), the parts cover that many rows, drawn anew with every `random_state`.
+
+    Parameters
+    ----------
+    bunch : Bunch
+        What a function of `evenhand.datasets` returned; any Bunch with `sensitive_features` will do.
+    random_state : int, RandomState or None
+        Seed of the split.
+
+    Examples
+    --------
+    >>> from evenhand.datasets import make_paper_synthetic
+    >>> split = paper_split(make_paper_synthetic(random_state=0), random_state=0)
+    >>> len(split.labeled), len(split.unlabeled), len(split.test)
+    (800, 800, 400)
+    """
+    # Imported here: model_selection is slow to import, and `import evenhand` does not need it.
+    from sklearn.model_selection import train_test_split
+
+    rng = check_random_state(random_state)
+    groups = np.asarray(bunch.sensitive_features)
+    rows = np.arange(len(groups))
+    size = bunch.get("paper_sample_size")
+    if size is not None and size < len(rows):
+        rows = rng.permutation(rows)[:size]
+    rest, test = train_test_split(rows, test_size=0.2, stratify=groups[rows], random_state=rng)
+    labeled, unlabeled = train_test_split(rest, test_size=0.5, stratify=groups[rest], random_state=rng)
+    return PaperSplit(labeled, unlabeled, test)

@@ -1,0 +1,36 @@
+import importlib.metadata
+import subprocess
+import sys
+
+import evenhand
+from evenhand._version import __version__
+
+
+def test_the_version_is_told_once():
+    assert evenhand.__version__ == __version__ == importlib.metadata.version("evenhand")
+
+
+def test_the_citation_has_the_version(project_root):
+    assert f"\nversion: {__version__}\n" in (project_root / "CITATION.cff").read_text()
+
+
+def test_every_public_name_is_there():
+    assert [name for name in evenhand.__all__ if not hasattr(evenhand, name)] == []
+    assert {"ParityPostprocessor", "datasets", "metrics"} <= set(evenhand.__all__)
+
+
+def test_import_brings_in_no_extra_that_scikit_learn_does_not():
+    code = (
+        "import sys, sklearn.utils; before = set(sys.modules); import evenhand;"
+        "print(*{name.partition('.')[0] for name in set(sys.modules) - before})"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    extras = {"pandas", "polars", "pyarrow", "matplotlib", "torch", "dask", "onnx", "river", "typer", "pooch"}
+    assert extras & set(loaded.stdout.split()) == set()
+
+
+def test_imports_go_down_the_layers(project_root):
+    code = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
+    command = [sys.executable, "-c", code]  # a process of its own: the linter changes sys.path
+    outcome = subprocess.run(command, cwd=project_root, capture_output=True, text=True, check=False)
+    assert outcome.returncode == 0, outcome.stdout
