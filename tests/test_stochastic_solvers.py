@@ -364,7 +364,7 @@ def test_a_stream_may_outlast_its_plan(name):
 def test_weights_of_fresh_rows_scale_their_gradients():
     problem = population(n=30, m=5, weights=np.random.default_rng(0).dirichlet(np.ones(30)))
     solver = Sgd(n_steps=30, batch_size=30, step_size=0.1)
-    point = solver.feed(problem, solver.init(problem)).point
+    point = solver.feed(problem, solver.init(problem)).pair
     gradient = projected_gradient(problem, evaluate(problem, np.zeros(problem.multipliers_shape)).violation)
     np.testing.assert_allclose(point, np.maximum(-0.1 * gradient, 0.0), atol=1e-14)
 
@@ -375,7 +375,7 @@ def test_warm_start_is_kept():
     start_gap = evaluate(problem, np.zeros_like(best)).value - evaluate(problem, best).value
     result = run(Sgd3(inner=AcSa(), n_steps=5000, random_state=0), problem, start=best)
     assert result.objective - evaluate(problem, best).value < 0.05 * start_gap
-    np.testing.assert_array_equal(Sgd().init(problem, best).point, split(best))
+    np.testing.assert_array_equal(Sgd().init(problem, best).pair, split(best))
 
 
 def test_rows_that_tell_nothing_about_groups_leave_everything_at_zero():

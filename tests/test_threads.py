@@ -13,7 +13,7 @@ from evenhand._kernels.chunks import (
     SERIAL_WORK,
     chunk_bounds,
     get_num_threads,
-    map_chunks,
+    run_chunks,
     set_num_threads,
 )
 from evenhand._kernels.softmax import LANES
@@ -118,7 +118,7 @@ def test_an_error_in_a_thread_reaches_the_caller():
 
     set_num_threads(2)
     with pytest.raises(RuntimeError, match="at 0"):
-        map_chunks(fail, N_ROWS, N_ATOMS)
+        run_chunks(fail, N_ROWS, N_ATOMS)
 
 
 @pytest.mark.parametrize("n_rows", [1, LANES, 8 * LANES, 8 * LANES + 1, 50_000, 1_000_001])

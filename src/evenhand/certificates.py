@@ -201,19 +201,23 @@ def _measure(problem: DualProblem, multipliers: FloatArray) -> _Measures:
         smooth, moment = moments(with_ones, weights, wider, offset, len(with_ones), 0, size)
         return smooth, maxima(design, weights, loadings, offset, 0, size), moment
 
-    parts = map_chunks(run, problem.n_rows, problem.n_atoms)
+    smooth = largest = 0.0
+    moment = np.zeros((len(problem.design) + 1, problem.n_atoms))
+    for part_smooth, part_largest, part_moment in map_chunks(run, problem.n_rows, problem.n_atoms):
+        smooth += part_smooth
+        largest += part_largest
+        moment += part_moment
     unit = LOG_2 / problem.temperature
-    moment = np.sum([part[2] for part in parts], axis=0)  # (n_design + 1, n_atoms)
-    constant = float(problem.weights @ problem.constant)
+    constant = problem.mean_constant()
     gain = float(
         (moment[problem.n_kept : -1] * problem.cost.loadings.T).sum() + moment[-1] @ problem.cost.offset
     )
     price = penalty(problem, multipliers)
     return _Measures(
-        objective=sum(part[0] for part in parts) * unit - constant + price,
+        objective=smooth * unit - constant + price,
         violation=problem.parity.operator.apply(moment[: problem.n_kept].T @ problem.mixing),
         risk=constant - gain,
-        lower_bound=constant - sum(part[1] for part in parts) * unit - price,
+        lower_bound=constant - largest * unit - price,
     )
 
 

@@ -39,6 +39,7 @@ def squared_cost_rows(scores: FloatArray) -> RowCosts:
 def cost_matrix(model: CostModel, rows: RowCosts) -> FloatArray:
     """Costs of all atoms for all rows, shape (n_rows, n_atoms): for small problems and tests.
 
+    >>> import numpy as np
     >>> atoms = np.array([0.0, 1.0])
     >>> cost_matrix(squared_cost(atoms), squared_cost_rows(np.array([0.5, 2.0])))
     array([[0.25, 0.25],

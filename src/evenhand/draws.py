@@ -13,7 +13,7 @@ import narwhals.stable.v1 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernels.chunks import map_chunks
+from evenhand._kernels.chunks import run_chunks
 from evenhand._kernels.hashing import siphash_into
 from evenhand._typing import AnyArray, FloatArray
 
@@ -143,7 +143,7 @@ def _hash_words(
         offsets = np.arange(stop - start + 1) * (8 * (1 + width))
         siphash_into(out[start:stop], block.view(np.uint8).ravel(), offsets, key[0], key[1], 0, stop - start)
 
-    map_chunks(run, n_rows, 8 * width)
+    run_chunks(run, n_rows, 8 * width)
     return out
 
 
@@ -154,7 +154,7 @@ def _hash_messages(data: NDArray[np.uint8], offsets: NDArray[np.int64], key: Has
     def run(start: int, stop: int) -> None:
         siphash_into(out, data, offsets, key[0], key[1], start, stop)
 
-    map_chunks(run, n_rows, max(1, len(data) // max(1, n_rows)))
+    run_chunks(run, n_rows, max(1, len(data) // max(1, n_rows)))
     return out
 
 

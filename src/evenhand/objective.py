@@ -7,6 +7,7 @@ import numpy as np
 from evenhand._kernels.chunks import map_chunks
 from evenhand._kernels.softmax import LOG_2, curvature, moments
 from evenhand._typing import FloatArray
+from evenhand.costs import CostModel
 from evenhand.problem import DualProblem
 
 
@@ -18,12 +19,19 @@ class Evaluation:
     violation: FloatArray  # V = A E[pi t^T], the gradient of the smooth part, (n_constraints, n_groups)
 
 
+def logit_loadings(
+    tilt: FloatArray, mixing: FloatArray, cost: CostModel, temperature: float
+) -> tuple[FloatArray, FloatArray]:
+    """Loadings (n_atoms, n_design) and offset (n_atoms,) of `beta (<theta_l, t> - c_l)`, in log 2."""
+    scale = temperature / LOG_2
+    loadings = np.concatenate([tilt @ mixing.T, cost.loadings], axis=1)
+    return np.ascontiguousarray(loadings * scale), cost.offset * scale
+
+
 def policy_loadings(problem: DualProblem, multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Loadings (n_atoms, n_design) and offset (n_atoms,) of the policy's logits, in log 2."""
+    """Loadings and offset of the policy of Phi."""
     tilt = problem.parity.operator.adjoint(multipliers)
-    loadings = np.concatenate([tilt @ problem.mixing.T, problem.cost.loadings], axis=1)
-    scale = problem.temperature / LOG_2
-    return np.ascontiguousarray(loadings * scale), problem.cost.offset * scale
+    return logit_loadings(tilt, problem.mixing, problem.cost, problem.temperature)
 
 
 def evaluate(problem: DualProblem, multipliers: FloatArray) -> Evaluation:
@@ -36,10 +44,12 @@ def evaluate(problem: DualProblem, multipliers: FloatArray) -> Evaluation:
         )
         return result
 
-    parts = map_chunks(run, problem.n_rows, problem.n_atoms)
-    log_sum_exp = sum(value for value, _ in parts) * LOG_2 / problem.temperature
-    kept = np.sum([moment for _, moment in parts], axis=0)  # E[u pi], (n_kept, n_atoms)
-    smooth = log_sum_exp - float(problem.weights @ problem.constant)
+    total = 0.0
+    kept = np.zeros((problem.n_kept, problem.n_atoms))  # E[u pi]
+    for value, moment in map_chunks(run, problem.n_rows, problem.n_atoms):
+        total += value
+        kept += moment
+    smooth = total * LOG_2 / problem.temperature - problem.mean_constant()
     violation = problem.parity.operator.apply(kept.T @ problem.mixing)
     return Evaluation(smooth + penalty(problem, multipliers), violation)
 
@@ -74,9 +84,12 @@ def hessian(problem: DualProblem, multipliers: FloatArray) -> FloatArray:
         )
         return result
 
-    parts = map_chunks(run, problem.n_rows, problem.n_atoms**2)
-    outer = np.sum([part[0] for part in parts], axis=0)
-    mass = np.sum([part[1] for part in parts], axis=0)
+    n_pairs = problem.n_kept * (problem.n_kept + 1) // 2
+    outer = np.zeros((n_pairs, problem.n_atoms, problem.n_atoms))
+    mass = np.zeros((n_pairs, problem.n_atoms))
+    for part_outer, part_mass in map_chunks(run, problem.n_rows, problem.n_atoms**2):
+        outer += part_outer
+        mass += part_mass
     return problem.temperature * _group_blocks(problem, outer, mass)
 
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand._kernels.chunks import map_chunks
-from evenhand._kernels.softmax import LOG_2, means_into, pmf_into, quantiles_into
+from evenhand._kernels.chunks import run_chunks
+from evenhand._kernels.softmax import means_into, pmf_into, quantiles_into
 from evenhand._typing import FloatArray, IntArray
 from evenhand.costs import squared_cost
 from evenhand.imbalance import ImbalanceModel
+from evenhand.objective import logit_loadings
 from evenhand.support import Support
 
 
@@ -77,11 +78,9 @@ class SoftmaxPolicy:
 
     def _logits(self) -> tuple[FloatArray, FloatArray]:
         """Loadings (n_atoms, n_design) and offset (n_atoms,) of the logits, in log 2."""
-        cost = squared_cost(self.support.normalised())
         mixing = ImbalanceModel.from_prior(self.group_prior).mixing
-        scale = self.temperature / LOG_2
-        loadings = np.concatenate([self.tilt @ mixing.T, cost.loadings], axis=1) * scale
-        return np.ascontiguousarray(loadings), cost.offset * scale
+        cost = squared_cost(self.support.normalised())
+        return logit_loadings(self.tilt, mixing, cost, self.temperature)
 
     def _fill(
         self,
@@ -97,4 +96,4 @@ class SoftmaxPolicy:
             eta = self.support.scale(self.support.clip(scores[start:stop]))
             fill(start, stop, np.concatenate([kept, eta[None]]))
 
-        map_chunks(run, len(scores), len(self.tilt))
+        run_chunks(run, len(scores), len(self.tilt))

@@ -85,6 +85,11 @@ class DualProblem:
         """Shape of Phi."""
         return self.parity.operator.n_rows, self.n_groups
 
+    def mean_constant(self) -> float:
+        """Mean over the rows of the cost that no atom changes."""
+        # Not `@`: BLAS wakes threads of its own, which go on spinning beside those of the kernels.
+        return float(np.einsum("i,i->", self.weights, self.constant))
+
     def imbalance(self) -> FloatArray:
         """t(x_i) for every group, shape (n_rows, n_groups)."""
         return self.design[: self.n_kept].T @ self.mixing

@@ -7,8 +7,9 @@ share the pool. A forked child starts with a pool of its own.
 
 import os
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from evenhand._kernels.softmax import LANES
@@ -31,12 +32,13 @@ class _Pool:
     """The lazily started thread pool of this process."""
 
     def __init__(self) -> None:
+        self.n_threads = _default_threads()
         self.reset()
 
     def reset(self) -> None:
+        """Forget the threads, which a fork does not copy, and the lock, which one may have held."""
         self._lock = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None
-        self.n_threads = _default_threads()
 
     def resize(self, n_threads: int) -> None:
         with self._lock:
@@ -80,9 +82,26 @@ def chunk_bounds(n_rows: int) -> list[tuple[int, int]]:
     return [(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
-def map_chunks(kernel: Callable[[int, int], T], n_rows: int, row_work: int) -> list[T]:
-    """Call `kernel(start, stop)` on every chunk and return the results in the chunks' order."""
+def map_chunks(kernel: Callable[[int, int], T], n_rows: int, row_work: int) -> Iterator[T]:
+    """Results of `kernel(start, stop)` on every chunk, in the chunks' order.
+
+    At most two results for each thread wait to be taken.
+    """
     bounds = chunk_bounds(n_rows)
     if len(bounds) == 1 or _pool.n_threads == 1 or n_rows * row_work < SERIAL_WORK:
-        return [kernel(start, stop) for start, stop in bounds]
-    return list(_pool.executor().map(lambda chunk: kernel(*chunk), bounds))
+        yield from (kernel(start, stop) for start, stop in bounds)
+        return
+    executor = _pool.executor()
+    waiting: deque[Future[T]] = deque()
+    for start, stop in bounds:
+        waiting.append(executor.submit(kernel, start, stop))
+        if len(waiting) > 2 * _pool.n_threads:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+def run_chunks(kernel: Callable[[int, int], None], n_rows: int, row_work: int) -> None:
+    """Call `kernel(start, stop)`, which writes into arrays of its own, on every chunk."""
+    for _ in map_chunks(kernel, n_rows, row_work):
+        pass

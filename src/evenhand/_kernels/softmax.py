@@ -12,6 +12,7 @@ from evenhand._kernels.exponential import exp2_block_into, exponent_bits
 LANES = 64  # rows worked on side by side: measured best for float64, near best for float32
 FLUSH_BLOCKS = 64  # blocks summed in working precision before they are added in float64
 LOG_2 = 0.6931471805599453
+LOWEST = -3e38  # below any logit, and finite in float32: fast maths assumes that nothing is infinite
 NEGLIGIBLE = 1e-9  # pmf below this leaves the curvature alone
 
 _VECTORISE = {"nogil": True, "cache": True, "fastmath": True, "error_model": "numpy"}
@@ -51,7 +52,7 @@ def _softmax_block_into(logits, top, total, exponents, scales, lanes, design, lo
         for r in range(size):
             lanes[k, r] = design[k, start + r]
     for r in range(LANES):
-        top[r] = -np.inf
+        top[r] = LOWEST
         total[r] = 0
     _logits_into(logits, top, lanes, loadings, offset)
     exp2_block_into(logits, total, top, exponents, scales)

@@ -1,0 +1,327 @@
+"""The deterministic solvers against the linear program, closed forms and generic optimisers."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from evenhand import ParityPostprocessor, get_num_threads, set_num_threads
+from evenhand.datasets import load_adult, load_communities, load_law_school, make_population, paper_split
+from evenhand.objective import evaluate, optimality_error
+from evenhand.parity import SupNorm, make_parity
+from evenhand.problem import DualProblem
+from evenhand.solvers import Auto, Batch, Lbfgs, Status, make_solver, run, solve_lp
+from evenhand.solvers.batch import binding_groups
+from evenhand.solvers.quadratic import _active_set, _interior_point, solve_model
+from tests.problems import NOTIONS, random_problem
+
+LOADERS = {"law": load_law_school, "communities": load_communities, "adult": load_adult}
+
+
+@pytest.fixture(scope="module")
+def paper_rows(data_home):
+    """Scores in [-1, 1] and group probabilities on the unlabelled rows of the paper's splits."""
+    rows = {}
+    for name, load in LOADERS.items():
+        data = load(data_home=data_home)
+        split = paper_split(data, random_state=0)
+        low, high = data.target.min(), data.target.max()
+        target = 2.0 * (data.target - low) / (high - low) - 1.0
+        features, groups = data.data[split.labeled], data.sensitive_features[split.labeled]
+        regressor = LinearRegression().fit(features, target[split.labeled])
+        classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(features, groups)
+        unlabeled = data.data[split.unlabeled]
+        rows[name] = regressor.predict(unlabeled).clip(-1.0, 1.0), classifier.predict_proba(unlabeled)
+    return rows
+
+
+def paper_problem(rows, parity, epsilon, beta):
+    scores, group_proba = rows
+    atoms = np.linspace(-1.0, 1.0, 57)
+    return DualProblem.from_rows(
+        scores,
+        group_proba,
+        atoms=atoms,
+        parity=make_parity(parity, atoms),
+        slack=np.full(group_proba.shape[1], epsilon),
+        temperature=beta,
+    )
+
+
+def policy_risk(problem, multipliers):
+    """Expected cost of the policy, from its definition."""
+    exponents = problem.imbalance() @ problem.parity.operator.adjoint(multipliers).T - problem.costs()
+    powers = np.exp(problem.temperature * (exponents - exponents.max(axis=1, keepdims=True)))
+    pmf = powers / powers.sum(axis=1, keepdims=True)
+    return float(problem.weights @ (pmf * problem.costs()).sum(axis=1))
+
+
+@pytest.mark.parametrize("name", ["law", "communities"])
+@pytest.mark.parametrize(("parity", "epsilon"), [("pmf", 2.0**-8), ("cdf", 0.05)])
+def test_high_beta_comes_within_half_a_percent_of_the_linear_program(paper_rows, name, parity, epsilon):
+    problem = paper_problem(paper_rows[name], parity, epsilon, 20_000.0)
+    result = run(Batch(), problem)
+    exact = solve_lp(problem).risk
+    assert result.status is Status.CONVERGED
+    assert policy_risk(problem, result.multipliers) <= 1.005 * exact
+    assert np.abs(result.violation).max() <= epsilon + 2e-5
+
+
+@pytest.mark.parametrize("name", LOADERS)
+@pytest.mark.parametrize("parity", NOTIONS)
+@pytest.mark.parametrize("epsilon", [0.0, 2.0**-512])
+def test_no_tolerance_at_all_neither_diverges_nor_stops_short(paper_rows, name, parity, epsilon):
+    problem = paper_problem(paper_rows[name], parity, epsilon, 136.0)
+    result = run(Batch(), problem)
+    assert result.status is Status.CONVERGED
+    assert np.abs(result.violation).max() <= 1e-6
+    # a constant policy meets every tolerance, so the optimum cannot cost more than the best one
+    constant = policy_risk(replace(problem, temperature=1.0), np.zeros(problem.multipliers_shape))
+    assert policy_risk(problem, result.multipliers) <= constant
+    assert np.abs(result.multipliers).max() < 10.0
+
+
+@pytest.mark.parametrize("parity", NOTIONS)
+@pytest.mark.parametrize("n_groups", [2, 3, 5])
+@pytest.mark.parametrize("epsilon", [0.0, 0.01, 0.2])
+def test_batch_and_lbfgs_find_the_same_optimum(parity, n_groups, epsilon):
+    problem = random_problem(
+        parity, n_rows=300, n_atoms=15, n_groups=n_groups, epsilon=epsilon, weighted=True
+    )
+    newton, quasi = run(Batch(tol=1e-9), problem), run(Lbfgs(tol=1e-6), problem)
+    assert newton.status is Status.CONVERGED
+    assert newton.objective == pytest.approx(quasi.objective, abs=1e-6)
+    assert np.all(np.abs(newton.violation) <= epsilon + 1e-9)
+
+
+def test_tolerances_of_their_own_are_met_by_each_group():
+    slack = np.array([0.001, 0.2, 0.05])
+    problem = random_problem("cdf", n_rows=400, n_groups=3).with_slack(slack)
+    result = run(Batch(), problem)
+    assert np.all(np.abs(result.violation).max(axis=0) <= slack + 1e-6)
+    assert np.abs(result.violation).max(axis=0)[0] == pytest.approx(0.001, abs=1e-6)
+
+
+def barycentre_risk(samples):
+    """Smallest squared risk under exact parity with the group known: distance to the barycentre."""
+    levels = (np.arange(20_000) + 0.5) / 20_000
+    total = sum(len(sample) for sample in samples)
+    shares = [len(sample) / total for sample in samples]
+    curves = [np.quantile(sample, levels, method="inverted_cdf") for sample in samples]
+    centre = sum(share * curve for share, curve in zip(shares, curves, strict=True))
+    return sum(share * np.mean((curve - centre) ** 2) for share, curve in zip(shares, curves, strict=True))
+
+
+@pytest.mark.parametrize("parity", ["pmf", "cdf"])
+def test_known_groups_and_no_tolerance_give_the_wasserstein_barycentre(parity):
+    rng = np.random.default_rng(0)
+    samples = [rng.normal(-0.3, 0.15, 1200), rng.normal(0.2, 0.2, 2000), rng.normal(0.4, 0.1, 800)]
+    scores = np.concatenate(samples)
+    groups = np.repeat(np.arange(3), [len(sample) for sample in samples])
+    model = ParityPostprocessor(parity=parity, epsilon=0.0, atoms=201, beta=20_000.0)
+    model.fit(scores, np.eye(3)[groups])
+    assert model.certificate_.risk == pytest.approx(barycentre_risk(samples), rel=0.02)
+    pmf = model.predict_pmf(scores, np.eye(3)[groups])
+    everybody = pmf.mean(axis=0).cumsum()
+    distances = [np.abs(pmf[groups == s].mean(axis=0).cumsum() - everybody).max() for s in range(3)]
+    assert max(distances) <= 0.01
+
+
+def test_a_ladder_of_subsamples_ends_at_the_optimum_of_all_rows():
+    data = make_population(60_000, n_groups=3, random_state=0)
+    atoms = np.linspace(-1.0, 1.0, 41)
+    scores = np.interp(data.scores, [data.scores.min(), data.scores.max()], [-1.0, 1.0])
+    for parity, epsilon in (("pmf", 0.0), ("cdf", 0.02)):
+        problem = DualProblem.from_rows(
+            scores,
+            data.group_proba,
+            atoms=atoms,
+            parity=make_parity(parity, atoms),
+            slack=np.full(3, epsilon),
+            temperature=500.0,
+        )
+        result = run(Batch(first_rows=1000), problem)
+        assert result.status is Status.CONVERGED
+        assert optimality_error(problem, result.multipliers, evaluate(problem, result.multipliers)) <= 1e-6
+        plain = run(Batch(first_rows=10**9, first_temperature=1e9, curvature_rows=10**9), problem)
+        assert result.objective == pytest.approx(plain.objective, abs=1e-6)
+
+
+def test_the_answer_is_the_same_for_any_number_of_threads():
+    problem = random_problem("cdf", n_rows=20_000, n_atoms=31, n_groups=3, beta=300.0)
+    before = get_num_threads()
+    answers = []
+    try:
+        for n_threads in (1, 2, 4):
+            set_num_threads(n_threads)
+            answers.append(run(Batch(first_rows=2000), problem).multipliers)
+    finally:
+        set_num_threads(before)
+    np.testing.assert_array_equal(answers[0], answers[1])
+    np.testing.assert_array_equal(answers[0], answers[2])
+
+
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_a_warm_start_at_the_answer_needs_no_step(n_groups):
+    problem = random_problem("pmf", n_rows=500, n_groups=n_groups)
+    first = run(Batch(), problem)
+    again = run(Batch(), problem, start=first.multipliers)
+    assert again.n_iter == 0
+    np.testing.assert_allclose(again.multipliers, first.multipliers)
+
+
+def test_a_warm_start_of_groups_that_do_not_bind_keeps_its_tilt():
+    problem = random_problem("pmf", n_rows=500, n_groups=2)
+    start = np.random.default_rng(0).normal(size=problem.multipliers_shape)
+    state = Batch().init(problem, start)
+    assert len(state.binding) == 1
+    np.testing.assert_allclose(state.multipliers @ problem.mixing.T, start @ problem.mixing.T)
+
+
+def test_of_two_groups_the_one_with_the_tighter_bound_is_solved_for():
+    mixing = np.array([[1.0, -0.25]])
+    np.testing.assert_array_equal(binding_groups(mixing, np.array([0.01, 0.01])), [0])
+    np.testing.assert_array_equal(binding_groups(mixing, np.array([0.01, 0.001])), [1])
+    three = np.array([[1.0, 0.0, -0.5], [0.0, 1.0, -0.5]])
+    np.testing.assert_array_equal(binding_groups(three, np.full(3, 0.01)), [0, 1, 2])
+
+
+def random_model(n_groups, n_constraints, seed):
+    rng = np.random.default_rng(seed)
+    factor = rng.normal(size=(n_groups * n_constraints, n_groups * n_constraints))
+    hessian = factor @ factor.T / len(factor) + 1e-3 * np.eye(len(factor))
+    return hessian, rng.normal(size=(n_groups, n_constraints)), rng.uniform(0.0, 1.0, n_groups)
+
+
+def model_value(hessian, linear, slack, x):
+    flat = x.ravel()
+    return 0.5 * flat @ hessian @ flat + linear.ravel() @ flat + slack @ np.abs(x).sum(axis=1)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_model_of_a_step_is_minimised(seed):
+    hessian, linear, slack = random_model(2, 8, seed)
+    slack[seed % 2] *= seed % 3 > 0  # some without any slack
+    found = solve_model(SupNorm(), hessian, linear, slack, np.zeros_like(linear))
+    signed = np.concatenate([hessian, -hessian], axis=1)
+    generic = minimize(
+        lambda pair: (
+            0.5 * (pair[:16] - pair[16:]) @ hessian @ (pair[:16] - pair[16:])
+            + linear.ravel() @ (pair[:16] - pair[16:])
+            + np.tile(np.repeat(slack, 8), 2) @ pair
+        ),
+        np.zeros(32),
+        jac=lambda pair: (
+            np.concatenate([signed @ pair + linear.ravel(), -(signed @ pair) - linear.ravel()])
+            + np.tile(np.repeat(slack, 8), 2)
+        ),
+        bounds=[(0.0, None)] * 32,
+        method="L-BFGS-B",
+        options={"ftol": 1e-15, "gtol": 1e-9, "maxiter": 5000},
+    )
+    assert model_value(hessian, linear, slack, found) <= generic.fun + 1e-8
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_interior_point_and_active_set_agree(seed):
+    hessian, linear, slack = random_model(3, 20, seed)
+    each, start = np.repeat(slack, 20), np.zeros(60)
+    inner = _interior_point(hessian, linear.ravel(), each, start)
+    guessed = _active_set(hessian, linear.ravel(), each, inner)
+    assert guessed is not None
+    np.testing.assert_allclose(inner, guessed, atol=1e-7)
+
+
+def test_the_iterations_run_out_and_the_status_says_so():
+    result = run(Batch(max_iter=1), random_problem("pmf", n_rows=300, beta=500.0))
+    assert result.status is Status.MAX_ITER
+    assert not result.status.success
+    assert "raise max_iter" in result.message
+
+
+def test_a_callback_or_an_interrupt_keeps_the_last_iterate():
+    problem = random_problem("pmf", n_rows=300, beta=500.0)
+    seen = []
+
+    def stop_at_two(progress):
+        seen.append(progress)
+        return progress.n_iter == 2
+
+    result = run(Batch(), problem, callback=stop_at_two)
+    assert result.status is Status.STOPPED
+    np.testing.assert_array_equal(result.multipliers, seen[-1].multipliers)
+
+    def interrupt(progress):
+        raise KeyboardInterrupt
+
+    assert run(Batch(), problem, callback=interrupt).status is Status.STOPPED
+
+
+def test_the_width_of_the_problem_chooses_the_solver():
+    narrow, wide = random_problem("pmf", n_atoms=9), random_problem("pmf", n_atoms=1301)
+    assert isinstance(Auto().choose(narrow), Batch)
+    assert isinstance(Auto(max_iter=7).choose(wide), Lbfgs)
+    assert run(Auto(max_iter=7), narrow).solver == "batch"
+
+
+def test_a_problem_too_wide_for_a_hessian_is_solved_too():
+    rng = np.random.default_rng(0)
+    n_groups = 40
+    groups = rng.integers(n_groups, size=4000)
+    proba = np.full((4000, n_groups), 0.5 / n_groups)
+    proba[np.arange(4000), groups] += 0.5
+    model = ParityPostprocessor(epsilon=0.05, atoms=101).fit(rng.normal(groups / 40.0, 0.3), proba)
+    assert model.result_.solver == "lbfgs"
+    assert model.certificate_.violation.max() <= 0.05 + 1e-6
+
+
+def test_the_oracle_certifies_against_the_linear_program():
+    rng = np.random.default_rng(0)
+    tau = rng.uniform(0.1, 0.9, 200)
+    proba = np.column_stack([tau, 1 - tau])
+    model = ParityPostprocessor(solver="lp", atoms=21, epsilon=0.02).fit(tau + rng.normal(0, 0.3, 200), proba)
+    assert model.beta_ == 20_000.0
+    half_width = (model.bounds_[1] - model.bounds_[0]) / 2
+    exact = model.result_.exact_risk * half_width**2
+    assert model.certificate_.lower_bound == pytest.approx(exact)
+    assert model.certificate_.risk == pytest.approx(exact, rel=0.005)
+
+
+@pytest.mark.parametrize("solver", ["sgd", "acsa", "acsa2", "sgd3", "sgd3+acsa", "sgd3+acsa2"])
+def test_every_name_of_the_paper_fits_a_model(solver):
+    data = make_population(500, n_groups=2, random_state=0)
+    model = ParityPostprocessor(solver=solver, max_iter=2000, random_state=0)
+    model.fit(data.scores, data.group_proba)
+    assert model.result_.solver == solver
+    assert model.result_.n_gradient_rows == 2000
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"solver": "magic"}, "Unknown solver 'magic'. Valid names: auto, batch"),
+        ({"solver": 3}, "solver must be a name or an object"),
+        ({"solver": "batch", "tol": 0.0}, "tol must be a positive number"),
+        ({"solver": "batch", "tol": float("nan")}, "tol must be a positive number"),
+        ({"solver": "batch", "max_iter": 0}, "max_iter must be a positive integer"),
+    ],
+)
+def test_a_solver_that_cannot_be_made_says_why(options, message):
+    with pytest.raises(ValueError, match=message):
+        make_solver(**options)
+
+
+def test_extreme_problems_raise_no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for beta in (1e-3, 1.0, 1e6):
+            for epsilon in (0.0, 1e-9, 2.0):
+                result = run(
+                    Batch(), random_problem("pmf", n_rows=50, beta=beta, epsilon=epsilon, n_groups=3)
+                )
+                assert np.all(np.isfinite(result.multipliers))
