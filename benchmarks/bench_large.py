@@ -30,23 +30,6 @@ def make_problem(model: eh.ParityPostprocessor, rows: tuple[np.ndarray, np.ndarr
     return support.make_problem(*rows, model.parity, model.epsilon, model.beta_, model.atoms)
 
 
-def numpy_pass(problem: DualProblem, multipliers: np.ndarray) -> tuple[float, np.ndarray]:
-    """Value of the dual and gradient of its smooth part, in plain NumPy."""
-    beta, n_kept = problem.temperature, problem.n_kept
-    tilt = problem.parity.operator.adjoint(multipliers) @ problem.mixing.T
-    loadings = beta * np.concatenate([tilt, problem.cost.loadings], axis=1).T
-    value, moment = (
-        float(problem.slack @ np.abs(multipliers).sum(axis=0)),
-        np.zeros((problem.n_atoms, n_kept)),
-    )
-    for rows in support.chunks(problem.n_rows):
-        features, weights = problem.design[:, rows].T, problem.weights[rows]
-        policy, log_sums = support.numpy_policy(features, loadings, beta * problem.cost.offset)
-        value += float(weights @ (log_sums / beta - problem.constant[rows]))
-        moment += policy.T @ (weights[:, None] * features[:, :n_kept])
-    return value, problem.parity.operator.apply(moment @ problem.mixing)
-
-
 def prepare_fit(parity: str, beta: float | str, n_rows: int) -> Any:
     """The input, after a small fit: compiled code is no part of what a fit needs."""
     make_model(parity, beta).fit(*support.population_rows(2000))
@@ -62,12 +45,12 @@ def compare(rows: tuple[np.ndarray, np.ndarray], parity: str, beta: float | str)
     """A row of the first table."""
     model = make_model(parity, beta).fit(*rows)
     problem, point = make_problem(model, rows), model.multipliers_
-    ours, (value, violation) = evaluate(problem, point), numpy_pass(problem, point)
+    ours, (value, violation) = evaluate(problem, point), support.numpy_evaluate(problem, point)
     np.testing.assert_allclose(ours.value, value, atol=1e-9)
     np.testing.assert_allclose(ours.violation, violation, atol=1e-9)
     runs = {
         "fit": lambda: model.fit(*rows),
-        "NumPy": lambda: numpy_pass(problem, point),
+        "NumPy": lambda: support.numpy_evaluate(problem, point),
         "pass": lambda: evaluate(problem, point),
     }
     seconds = support.smallest_times(runs, rounds=3, warm_up=False)

@@ -17,7 +17,7 @@ import evenhand as eh
 
 EPSILON = 0.05
 SEED = 0
-N_SHUFFLES = 200
+N_SHUFFLES = 50
 
 
 @dataclass(frozen=True)

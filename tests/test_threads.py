@@ -2,12 +2,15 @@
 
 import multiprocessing
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
+from evenhand._kernels.blas import one_blas_thread
 from evenhand._kernels.chunks import (
     MAX_CHUNKS,
     SERIAL_WORK,
@@ -137,3 +140,29 @@ def test_chunks_cover_the_rows_once_in_whole_blocks(n_rows):
 def test_a_wrong_number_of_threads_is_an_error(wrong):
     with pytest.raises(ValueError, match="positive integer"):
         set_num_threads(wrong)
+
+
+def blas_threads():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+def test_blas_has_one_thread_inside_and_its_own_number_afterwards():
+    before = blas_threads()
+    inside, go_on = threading.Barrier(3), threading.Event()
+
+    def stay():
+        with one_blas_thread:
+            inside.wait()
+            go_on.wait()
+
+    visitors = [threading.Thread(target=stay) for _ in range(2)]
+    for visitor in visitors:
+        visitor.start()
+    inside.wait()
+    with one_blas_thread:
+        assert blas_threads() == {1}
+    assert blas_threads() == {1}  # the others are still in
+    go_on.set()
+    for visitor in visitors:
+        visitor.join()
+    assert blas_threads() == before

@@ -5,6 +5,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from evenhand._kernels.blas import one_blas_thread
 from evenhand._typing import FloatArray
 from evenhand.objective import evaluate
 from evenhand.problem import DualProblem
@@ -70,17 +71,24 @@ def run(
     Ctrl-C stops it too, and the last iterate is kept.
     """
     chosen: Solver[Any] = solver.choose(problem) if isinstance(solver, Auto) else solver
-    state = chosen.init(problem, start)
-    status = chosen.done(problem, state)
+    with one_blas_thread:
+        return _run(chosen, problem, start, callback)
+
+
+def _run(
+    solver: Solver[Any], problem: DualProblem, start: FloatArray | None, callback: Callback | None
+) -> SolverResult:
+    state = solver.init(problem, start)
+    status = solver.done(problem, state)
     try:
         while status is None:
-            state = chosen.step(problem, state)
-            status = chosen.done(problem, state)
-            if callback is not None and callback(_progress(chosen, state)):
+            state = solver.step(problem, state)
+            status = solver.done(problem, state)
+            if callback is not None and callback(_progress(solver, state)):
                 status = status or Status.STOPPED
     except KeyboardInterrupt:
         status = Status.STOPPED
-    return summarise(chosen.name, problem, state, status)
+    return summarise(solver.name, problem, state, status)
 
 
 def _progress(solver: Solver[Any], state: SolverState) -> Progress:

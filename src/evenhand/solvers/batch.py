@@ -21,6 +21,7 @@ from evenhand.solvers.result import Status
 _ZERO_SLACK = 1e-12  # smaller tolerances are solved as zero: a float cannot tell them apart
 _RIDGE = 1e-10  # keeps the model positive definite on atoms that nobody uses
 _ACCEPT, _TRUST = 0.1, 0.7  # shares of the promised decrease: to accept a step, to damp less
+_FAST = 0.3  # factor by which a step should cut the error; a worse one asks for a better Hessian
 _FIRST_DAMPING, _LEAST_DAMPING, _DAMPING_FACTOR = 0.3, 1e-2, 6.0  # measured: fewest passes in all
 
 
@@ -71,7 +72,7 @@ class Batch:
     first_temperature: float = 200.0
     temperature_growth: float = 4.0
     curvature_rows: int = 32_768
-    curvature_work: int = 20_000_000  # rows x pairs of groups x atoms that a Hessian may cost
+    curvature_work: int = 100_000_000  # rows x pairs of groups x atoms that a Hessian may cost
     name: str = "batch"
 
     def init(self, problem: DualProblem, start: FloatArray | None) -> BatchState:
@@ -101,7 +102,11 @@ class Batch:
         stage = state.stages[0]
         if len(state.stages) > 1 and (state.stalled or _converged(stage, state)):
             return _advance(state)
-        return replace(_newton_step(stage, state), n_iter=state.n_iter + 1)
+        after = replace(_newton_step(stage, state), n_iter=state.n_iter + 1)
+        slow = _error(stage, after) > _FAST * _error(stage, state)
+        if slow and stage.curvature_rows.n_rows < stage.problem.n_rows:
+            return replace(after, stages=(_with_more_curvature(stage), *state.stages[1:]))
+        return after
 
     def done(self, problem: DualProblem, state: BatchState) -> Status | None:
         """Converged on the last stage, stalled there, or out of iterations."""
@@ -130,6 +135,14 @@ class Batch:
         if problem.n_rows <= n_rows:
             return Stage(problem, problem, tol)
         return Stage(problem, problem.subset(_sample(problem.n_rows, n_rows)), tol)
+
+
+def _with_more_curvature(stage: Stage) -> Stage:
+    """The stage with a Hessian on four times as many rows, for when the sample's is not good enough."""
+    problem = stage.problem
+    n_rows = 4 * stage.curvature_rows.n_rows
+    rows = problem if n_rows >= problem.n_rows else problem.subset(_sample(problem.n_rows, n_rows))
+    return replace(stage, curvature_rows=rows)
 
 
 def _sample(n_rows: int, size: int) -> IntArray:
@@ -169,8 +182,12 @@ def _smoother(problem: DualProblem) -> FloatArray:
     return np.kron(np.eye(problem.n_groups), metric / np.diag(metric).max())
 
 
+def _error(stage: Stage, state: BatchState) -> float:
+    return optimality_error(stage.problem, state.point, state.now)
+
+
 def _converged(stage: Stage, state: BatchState) -> bool:
-    return optimality_error(stage.problem, state.point, state.now) <= stage.tol
+    return _error(stage, state) <= stage.tol
 
 
 def _advance(state: BatchState) -> BatchState:
