@@ -19,6 +19,7 @@ BETA = 1000.0
 GROWTH_ROWS = (62_500, 125_000, 250_000, 500_000, 1_000_000)
 GROWTH_ATOMS, ATOMS_ROWS = (51, 101, 201, 401), 200_000
 GROWTH_GROUPS = (2, 3, 4)
+NOISE = 1.25  # of a shared machine
 
 
 def make_model(parity: str, beta: float | str = BETA, n_atoms: int = N_ATOMS) -> eh.ParityPostprocessor:
@@ -69,9 +70,12 @@ def compare(rows: tuple[np.ndarray, np.ndarray], parity: str, beta: float | str)
     ]
 
 
-def show_growth(cases: dict[str, tuple[int, int, int]]) -> None:
-    """Times of one pass and of `fit` for (rows, atoms, groups), over those of the line before."""
-    table, before = [], None
+def show_growth(cases: dict[str, tuple[int, int, int]]) -> dict[str, float]:
+    """Times of one pass and of `fit` for (rows, atoms, groups), over those of the line before.
+
+    Returns how many times longer the last line took than the first.
+    """
+    table, before, first = [], None, None
     for label, (n_rows, n_atoms, n_groups) in cases.items():
         rows = support.population_rows(n_rows, n_groups)
         pmf, cdf = (make_model(parity, n_atoms=n_atoms) for parity in NOTIONS)
@@ -86,8 +90,17 @@ def show_growth(cases: dict[str, tuple[int, int, int]]) -> None:
         ratios = ["" if before is None else f"x {now[name] / before[name]:.2f}" for name in now]
         cells = [f"{1e3 * now[name]:.0f}" for name in now]
         table.append([label, *(cell for pair in zip(cells, ratios, strict=True) for cell in pair)])
-        before = now
+        before, first = now, first or now
     support.show_table(["", "fit pmf, ms", "", "fit cdf, ms", "", "one pass, ms", ""], table)
+    return {name: now[name] / first[name] for name in now}
+
+
+def show_linear(what: str, sizes: tuple[int, ...], growth: dict[str, float]) -> None:
+    """Say whether the times grew no faster than the size."""
+    times = sizes[-1] / sizes[0]
+    grown = ", ".join(f"{name} x {value:.1f}" for name, value in growth.items())
+    passed = support.verdict(max(growth.values()) <= NOISE * times)
+    print(f"{what} x {times:.1f}: {grown}; at most {NOISE} x {times:.1f} for linear: {passed}")
 
 
 def main(n_rows: int = N_ROWS) -> None:
@@ -100,8 +113,10 @@ def main(n_rows: int = N_ROWS) -> None:
     head = ["", "fit / NumPy pass", "NumPy / our pass", "fit, s", "passes", "excess", "MB beyond input", ""]
     support.show_table(head, table)
     print(f"\ngrowth, beta = {BETA:.0f}: twice the rows or atoms should cost twice the time")
-    show_growth({f"n = {n}, m = {N_ATOMS}": (n, N_ATOMS, 2) for n in GROWTH_ROWS if n <= n_rows})
-    show_growth({f"n = {ATOMS_ROWS}, m = {m}": (ATOMS_ROWS, m, 2) for m in GROWTH_ATOMS})
+    sizes = tuple(n for n in GROWTH_ROWS if n <= n_rows)
+    show_linear("rows", sizes, show_growth({f"n = {n}, m = {N_ATOMS}": (n, N_ATOMS, 2) for n in sizes}))
+    cases = {f"n = {ATOMS_ROWS}, m = {m}": (ATOMS_ROWS, m, 2) for m in GROWTH_ATOMS}
+    show_linear("atoms", GROWTH_ATOMS, show_growth(cases))
     show_growth(
         {f"n = {ATOMS_ROWS}, m = {N_ATOMS}, K = {k}": (ATOMS_ROWS, N_ATOMS, k) for k in GROWTH_GROUPS}
     )
