@@ -17,7 +17,7 @@ from evenhand.parity import SupNorm, make_parity
 from evenhand.problem import DualProblem
 from evenhand.solvers import Auto, Batch, Lbfgs, Status, make_solver, run, solve_lp
 from evenhand.solvers.batch import binding_groups
-from evenhand.solvers.quadratic import _active_set, _interior_point, solve_model
+from evenhand.solvers.quadratic import solve_by_active_set, solve_by_interior_point, solve_model
 from tests.problems import NOTIONS, random_problem
 
 LOADERS = {"law": load_law_school, "communities": load_communities, "adult": load_adult}
@@ -231,8 +231,8 @@ def test_the_model_of_a_step_is_minimised(seed):
 def test_interior_point_and_active_set_agree(seed):
     hessian, linear, slack = random_model(3, 20, seed)
     each, start = np.repeat(slack, 20), np.zeros(60)
-    inner = _interior_point(hessian, linear.ravel(), each, start)
-    guessed = _active_set(hessian, linear.ravel(), each, inner)
+    inner = solve_by_interior_point(hessian, linear.ravel(), each, start)
+    guessed = solve_by_active_set(hessian, linear.ravel(), each, inner)
     assert guessed is not None
     np.testing.assert_allclose(inner, guessed, atol=1e-7)
 

@@ -181,13 +181,6 @@ def test_curvature_matches_its_twin(case):
     assert_within(mass, expected_mass, slack)
 
 
-def test_curvature_leaves_the_lower_triangle_alone():
-    case = make_case(n_rows=30, n_design=3)
-    outer, _ = softmax.curvature(case.design, case.weights, case.loadings, case.offset, 2, 0, 30)
-    assert outer.shape == (3, 9, 9)
-    np.testing.assert_array_equal(np.tril(outer, -1), 0.0)
-
-
 def test_rows_of_no_weight_count_for_nothing(dtype):
     case = make_case(dtype=dtype)
     weights = case.weights.copy()

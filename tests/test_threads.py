@@ -2,7 +2,6 @@
 
 import multiprocessing
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -21,6 +20,7 @@ from evenhand._kernels.chunks import (
 )
 from evenhand._kernels.softmax import LANES
 from evenhand.objective import evaluate, hessian
+from evenhand.solvers import Batch, run
 from tests.problems import random_multipliers, random_problem
 
 N_ROWS, N_ATOMS = 12_345, 31  # several chunks, the last one ragged, and enough work for threads
@@ -148,21 +148,18 @@ def blas_threads():
 
 def test_blas_has_one_thread_inside_and_its_own_number_afterwards():
     before = blas_threads()
-    inside, go_on = threading.Barrier(3), threading.Event()
-
-    def stay():
-        with one_blas_thread:
-            inside.wait()
-            go_on.wait()
-
-    visitors = [threading.Thread(target=stay) for _ in range(2)]
-    for visitor in visitors:
-        visitor.start()
-    inside.wait()
-    with one_blas_thread:
+    with one_blas_thread():
         assert blas_threads() == {1}
-    assert blas_threads() == {1}  # the others are still in
-    go_on.set()
-    for visitor in visitors:
-        visitor.join()
+        with one_blas_thread():
+            assert blas_threads() == {1}
+        assert blas_threads() == {1}
+    assert blas_threads() == before
+
+
+def test_many_threads_inside_leave_blas_as_it_was():
+    before = blas_threads()
+    problem = random_problem("cdf", n_rows=200)
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: run(Batch(), problem).objective, range(16)))
+    assert len(set(answers)) == 1
     assert blas_threads() == before

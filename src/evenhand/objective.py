@@ -87,7 +87,7 @@ def hessian(problem: DualProblem, multipliers: FloatArray) -> FloatArray:
     n_pairs = problem.n_kept * (problem.n_kept + 1) // 2
     outer = np.zeros((n_pairs, problem.n_atoms, problem.n_atoms))
     mass = np.zeros((n_pairs, problem.n_atoms))
-    for part_outer, part_mass in map_chunks(run, problem.n_rows, problem.n_atoms**2):
+    for part_outer, part_mass in map_chunks(run, problem.n_rows, 4 * problem.n_atoms):
         outer += part_outer
         mass += part_mass
     return problem.temperature * _group_blocks(problem, outer, mass)

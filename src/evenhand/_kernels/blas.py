@@ -1,17 +1,32 @@
 """One BLAS thread while a solver runs.
 
 Its factorisations are small, and on a busy machine BLAS threads that wait for each other by spinning made
-one of them take 0.3 s instead of 1 ms; they also take cores from the threads of `chunks.py`. The limit is
-the whole process's, so callers in several threads share it: the first sets it, the last lifts it.
+one of them take 0.3 s instead of 1 ms; they also take cores from the threads of `chunks.py`.
 """
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
-from types import TracebackType
 
 import scipy.linalg  # noqa: F401  (its BLAS must be loaded before it can be limited)
 from threadpoolctl import ThreadpoolController
+
+
+class _Turn:
+    """Whose turn it is to limit; a forked child starts with nobody's."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.lock = threading.Lock()
+
+
+_turn = _Turn()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_turn.reset)
 
 
 @cache
@@ -19,40 +34,19 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()  # looks through the loaded libraries: a few milliseconds, once
 
 
-class _OneBlasThread:
-    """A context that many threads may be in at once."""
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Limit BLAS to one thread, and lift the limit afterwards.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._n_inside = 0
-        self._limit: object = None
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if self._n_inside == 0:
-                self._limit = _controller().limit(limits=1, user_api="blas")
-            self._n_inside += 1
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self._lock:
-            self._n_inside -= 1
-            if self._n_inside == 0:
-                self._lift()
-
-    def _lift(self) -> None:
-        limit, self._limit = self._limit, None
-        limit.restore_original_limits()  # type: ignore[attr-defined]
-
-    def after_fork(self) -> None:
-        """In a child nobody is inside, whoever was when the parent forked."""
-        self._lock = threading.Lock()
-        self._n_inside = 0
-        if self._limit is not None:
-            self._lift()
-
-
-one_blas_thread = _OneBlasThread()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=one_blas_thread.after_fork)
+    The limit is the whole process's: the first thread that comes sets it and lifts it, and those that
+    come meanwhile just run. The worst that a crowd can see is a limit that is lifted early.
+    """
+    lock = _turn.lock
+    if not lock.acquire(blocking=False):
+        yield
+        return
+    try:
+        with _controller().limit(limits=1, user_api="blas"):
+            yield
+    finally:
+        lock.release()

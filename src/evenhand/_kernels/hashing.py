@@ -65,3 +65,47 @@ def siphash_into(out, data, offsets, key0, key1, start, stop):
     """`out[i] = SipHash-2-4(data[offsets[i] : offsets[i + 1]])` for the rows in `start : stop`."""
     for i in range(start, stop):
         out[i] = _siphash(data, offsets[i], offsets[i + 1], key0, key1)
+
+
+@njit(**_OPTIONS)
+def _absorb(v0, v1, v2, v3, word):
+    v0, v1, v2, v3 = _rounds(v0, v1, v2, v3 ^ word, 2)
+    return v0 ^ word, v1, v2, v3
+
+
+@njit(**_OPTIONS)
+def _finish(v0, v1, v2, v3, n_words):
+    """The last block of a message of whole words holds only its length in bytes, modulo 256."""
+    v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, np.uint64((8 * n_words) & 255) << np.uint64(56))
+    v0, v1, v2, v3 = _rounds(v0, v1, v2 ^ _FINAL, v3, 4)
+    return v0 ^ v1 ^ v2 ^ v3
+
+
+@njit(**_OPTIONS)
+def siphash_cells_into(out, words, head, key0, key1):
+    """SipHash-2-4 of `head`, then column and word of each cell that is not zero, row by row."""
+    for i in range(words.shape[0]):
+        v0, v1, v2, v3 = key0 ^ _INIT_0, key1 ^ _INIT_1, key0 ^ _INIT_2, key1 ^ _INIT_3
+        v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, head)
+        n_words = 1
+        for j in range(words.shape[1]):
+            if words[i, j] != 0:
+                v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, np.uint64(j))
+                v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, words[i, j])
+                n_words += 2
+        out[i] = _finish(v0, v1, v2, v3, n_words)
+
+
+@njit(**_OPTIONS)
+def siphash_sparse_into(out, words, columns, offsets, head, key0, key1):
+    """The same hash of rows in compressed form, columns increasing within each row."""
+    for i in range(len(offsets) - 1):
+        v0, v1, v2, v3 = key0 ^ _INIT_0, key1 ^ _INIT_1, key0 ^ _INIT_2, key1 ^ _INIT_3
+        v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, head)
+        n_words = 1
+        for position in range(offsets[i], offsets[i + 1]):
+            if words[position] != 0:
+                v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, np.uint64(columns[position]))
+                v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, words[position])
+                n_words += 2
+        out[i] = _finish(v0, v1, v2, v3, n_words)

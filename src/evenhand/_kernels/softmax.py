@@ -11,6 +11,7 @@ from evenhand._kernels.exponential import exp2_block_into, exponent_bits
 
 LANES = 64  # rows worked on side by side: measured best for float64, near best for float32
 FLUSH_BLOCKS = 64  # blocks summed in working precision before they are added in float64
+TILE = 8  # float64 in one vector register of the widest machines
 LOG_2 = 0.6931471805599453
 LOWEST = -3e38  # below any logit, and finite in float32: fast maths assumes that nothing is infinite
 NEGLIGIBLE = 1e-9  # pmf below this leaves the curvature alone
@@ -132,28 +133,34 @@ def moments(design, weights, loadings, offset, n_moments, start, stop):
 
 @njit(**_VECTORISE)
 def _add_outer_into(out, row, scale, low, high):
-    """Add `scale * row row^T` to the upper triangle of `out`, on atoms `low : high`."""
+    """Add `scale * row row^T` to `out` on atoms `low : high`, whole tiles right of the diagonal.
+
+    Tiles of fixed width become single vector instructions; a loop of unknown, short length does not.
+    """
+    last = -(-high // TILE) * TILE
     for a in range(low, high):
         factor = scale * row[a]
         target = out[a]
-        for b in range(a, high):
-            target[b] += factor * row[b]
+        for tile in range(a // TILE * TILE, last, TILE):
+            for b in range(TILE):
+                target[tile + b] += factor * row[tile + b]
 
 
 @njit(**_PLAIN)
 def curvature(design, weights, loadings, offset, n_moments, start, stop):
     """Second moments `sum_i w_i u_is u_it policy_i policy_i^T` and `sum_i w_i u_is u_it policy_i`.
 
-    One block for each pair s <= t of the first `n_moments` features: shapes (pairs, m, m), upper
-    triangle only, and (pairs, m). Atoms that carry no mass are left out.
+    One block for each pair s <= t of the first `n_moments` features: shapes (pairs, m, m), of which only
+    the upper triangle counts, and (pairs, m). Atoms that carry no mass are left out.
     """
     n_features = design.shape[0]
     n_atoms = loadings.shape[0]
     logits, top, total, exponents, scales, lanes = _workspace(n_atoms, n_features, design)
     n_pairs = n_moments * (n_moments + 1) // 2
-    outer = np.zeros((n_pairs, n_atoms, n_atoms))
+    width = -(-n_atoms // TILE) * TILE
+    outer = np.zeros((n_pairs, n_atoms, width))
     mass = np.zeros((n_pairs, n_atoms))
-    row = np.empty(n_atoms)
+    row = np.zeros(width)
     for block in range(start, stop, LANES):
         size = min(LANES, stop - block)
         _softmax_block_into(
@@ -161,8 +168,9 @@ def curvature(design, weights, loadings, offset, n_moments, start, stop):
         )
         for r in range(size):
             low, high = n_atoms, 0
+            inverse = 1.0 / total[r]
             for atom in range(n_atoms):
-                row[atom] = logits[atom, r] / total[r]
+                row[atom] = logits[atom, r] * inverse
                 if row[atom] > NEGLIGIBLE:
                     low = min(low, atom)
                     high = atom + 1
@@ -174,7 +182,7 @@ def curvature(design, weights, loadings, offset, n_moments, start, stop):
                     for atom in range(low, high):
                         mass[pair, atom] += scale * row[atom]
                     pair += 1
-    return outer, mass
+    return outer[:, :, :n_atoms], mass
 
 
 @njit(**_VECTORISE)

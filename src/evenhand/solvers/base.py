@@ -71,7 +71,7 @@ def run(
     Ctrl-C stops it too, and the last iterate is kept.
     """
     chosen: Solver[Any] = solver.choose(problem) if isinstance(solver, Auto) else solver
-    with one_blas_thread:
+    with one_blas_thread():
         return _run(chosen, problem, start, callback)
 
 

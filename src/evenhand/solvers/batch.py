@@ -18,11 +18,13 @@ from evenhand.problem import DualProblem
 from evenhand.solvers.quadratic import solve_model
 from evenhand.solvers.result import Status
 
+_ROUNDING = 1e-12  # relative decrease of the objective that can still be told from rounding
 _ZERO_SLACK = 1e-12  # smaller tolerances are solved as zero: a float cannot tell them apart
 _RIDGE = 1e-10  # keeps the model positive definite on atoms that nobody uses
 _ACCEPT, _TRUST = 0.1, 0.7  # shares of the promised decrease: to accept a step, to damp less
 _FAST = 0.3  # factor by which a step should cut the error; a worse one asks for a better Hessian
 _FIRST_DAMPING, _LEAST_DAMPING, _DAMPING_FACTOR = 0.3, 1e-2, 6.0  # measured: fewest passes in all
+_MOST_DAMPING = 1e6  # steps are then too short to matter: the solver has stalled
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,33 +205,36 @@ def _advance(state: BatchState) -> BatchState:
 
 
 def _newton_step(stage: Stage, state: BatchState) -> BatchState:
-    """Minimise the model, damping it until the objective falls by a fair share of the promise."""
+    """Minimise the model, damping it until the step does a fair share of what the model promised."""
     problem = stage.problem
     curvature = hessian(stage.curvature_rows, state.point)
     largest = float(np.diag(curvature).max())
-    here = state.point.T
-    slope = state.now.violation.T
+    here, slope = state.point.T, state.now.violation.T
     damping, n_rows = state.damping, state.n_gradient_rows
-    while damping < 1e8:
+    while damping < _MOST_DAMPING:
         model = curvature + (damping + _RIDGE) * largest * state.smoother
         linear = slope - (model @ here.ravel()).reshape(here.shape)
         there = solve_model(problem.parity.norm, model, linear, problem.slack, here)
         move = (there - here).ravel()
-        promise = penalty(problem, here.T) - penalty(problem, there.T) - float(slope.ravel() @ move)
-        promise -= 0.5 * float(move @ curvature @ move)
-        new = evaluate(problem, there.T)
+        promise = penalty(problem, here.T) - penalty(problem, there.T)
+        promise -= float(slope.ravel() @ move + 0.5 * move @ model @ move)
         n_rows += problem.n_rows
-        share = (state.now.value - new.value) / max(promise, 1e-300)
-        below_rounding = promise < 1e-15 * (1.0 + abs(new.value))
-        if share > _ACCEPT or below_rounding:
+        after = replace(
+            state,
+            point=np.ascontiguousarray(there.T),
+            now=evaluate(problem, there.T),
+            n_gradient_rows=n_rows,
+        )
+        share = _share_of_promise(stage, state, after, promise)
+        if share > _ACCEPT:
             damping = damping / _DAMPING_FACTOR if share > _TRUST else damping
-            return replace(
-                state,
-                point=np.ascontiguousarray(there.T),
-                now=new,
-                damping=damping if damping > 1e-8 else 0.0,
-                n_gradient_rows=n_rows,
-                stalled=below_rounding,
-            )
+            return replace(after, damping=damping if damping > _LEAST_DAMPING / 1e4 else 0.0)
         damping = max(_DAMPING_FACTOR * damping, _LEAST_DAMPING)
     return replace(state, n_gradient_rows=n_rows, stalled=True)
+
+
+def _share_of_promise(stage: Stage, state: BatchState, after: BatchState, promise: float) -> float:
+    """How much of the promised decrease came true; where floats cannot tell, how much of the error went."""
+    if promise > _ROUNDING * (1.0 + abs(state.now.value)):
+        return (state.now.value - after.now.value) / promise
+    return 1.0 - _error(stage, after) / max(_error(stage, state), np.finfo(float).tiny)
