@@ -17,6 +17,7 @@ from evenhand._kernels.chunks import map_chunks
 from evenhand._kernels.maxima import maxima
 from evenhand._kernels.softmax import LOG_2, moments
 from evenhand._typing import FloatArray
+from evenhand.calibration import CalibrationDiagnosis
 from evenhand.objective import duality_gap, penalty, policy_loadings
 from evenhand.problem import DualProblem
 from evenhand.projected import gradient_map_norm, projected_gradient, smoothness, split
@@ -45,6 +46,7 @@ class Certificate:
     excess_norm: float  # sqrt(sum_js (|V_js| - epsilon_s)_+^2) <= gradient_map_norm (Lemma 3.5)
     risk_bound: float  # the risk is at most this much above the best (Lemma 3.5, see `certify`)
     message: str  # why the solver stopped
+    calibration: CalibrationDiagnosis | None = None  # of the group probabilities, where groups are known
 
     @property
     def excess(self) -> FloatArray:
@@ -80,6 +82,7 @@ class Certificate:
             "excess_norm": self.excess_norm,
             "risk_bound": self.risk_bound,
             "message": self.message,
+            "calibration": None if self.calibration is None else self.calibration.to_dict(),
         }
 
     def __str__(self) -> str:
@@ -96,6 +99,7 @@ class Certificate:
                 f"risk is at most {self.risk_bound:.3g} above the best, of which {self.smoothing_cost:.3g} "
                 "is for smoothing.",
                 f"The primal-dual gap of the smoothed problem is {self.smoothed_gap:.3g}. {self.message}",
+                *([] if self.calibration is None else [str(self.calibration)]),
             ]
         )
 
