@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernels.chunks import run_chunks
-from evenhand._kernels.hashing import siphash_into
+from evenhand._kernels.hashing import siphash_cells_into, siphash_into, siphash_sparse_into
 from evenhand._typing import AnyArray, FloatArray
+from evenhand.features import DenseTable, read_table
 
 HashArray: TypeAlias = NDArray[np.uint64]
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
@@ -23,7 +24,11 @@ RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | Non
 DEFAULT_KEY = b"evenhand draws 1"  # public on purpose: draws are reproducible before they are secret
 GRID = 2.0**20  # cells per unit; see `uniforms_from_rows`
 
-_ROW_TAG, _FEATURES_TAG = ord("r"), ord("x")  # ids start with i, I, s, b or f: no message is two things
+_ROW_TAG, _FEATURES_TAG, _TABLE_TAG = (
+    ord("r"),
+    ord("x"),
+    ord("c"),
+)  # ids start with i, I, s, b or f: no message is two things
 
 
 def key_from(random_state: RandomState) -> HashArray:
@@ -83,6 +88,42 @@ def uniforms_from_features(features: FloatArray, key: HashArray) -> FloatArray:
         return np.where(np.isnan(block), np.nan, block)
 
     return _to_uniforms(_hash_words(words, len(features), features.shape[1], _FEATURES_TAG, key))
+
+
+def uniforms_from_table(X: Any, key: HashArray) -> FloatArray:
+    """One uniform number in (0, 1) for each row of raw features, the same in any container.
+
+    X is an array, a list of rows, a frame of pandas, polars or another library, or a sparse matrix. What
+    counts is the value of each cell and its place: numbers as float64 (3 is 3.0, True is 1, -0.0 is 0.0),
+    categories by their value, moments as instants (a date is its midnight, a zone is taken to UTC), all
+    missing values alike. Names of columns do not count. A row's number depends on no other row, and a
+    column that turns from integers to floats because another row lacks a value changes nothing.
+
+    Parameters
+    ----------
+    X : array, frame or sparse matrix of shape (n_rows, n_features)
+    key : array of shape (2,)
+        From `key_from`.
+
+    Examples
+    --------
+    >>> in_an_array = uniforms_from_table(np.array([[1.0, 0.0], [2.0, np.nan]]), key_from(0))
+    >>> in_a_list = uniforms_from_table([[True, 0], [2, None]], key_from(0))
+    >>> in_an_array == in_a_list
+    array([ True,  True])
+    """
+    table = read_table(X)
+    head = np.uint64(_TABLE_TAG | table.n_columns << 8)  # rows of another width are other rows
+    out = np.empty(table.n_rows, np.uint64)
+
+    def run(start: int, stop: int) -> None:
+        if isinstance(table, DenseTable):
+            siphash_cells_into(out[start:stop], table.words(start, stop, key), head, key[0], key[1])
+        else:
+            siphash_sparse_into(out[start:stop], *table.words(start, stop), head, key[0], key[1])
+
+    run_chunks(run, table.n_rows, 8 * table.n_columns)
+    return _to_uniforms(out)
 
 
 def uniforms_from_ids(ids: Any, key: HashArray) -> FloatArray:

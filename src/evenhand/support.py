@@ -1,6 +1,7 @@
 """The atoms: where predictions live, and the scale on which everything is solved."""
 
 import math
+import sys
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -12,6 +13,10 @@ from evenhand._validation import as_floats
 
 MAX_AUTO_ATOMS = 201  # discretisation costs 1 / L^2 in risk and L in time: see benchmarks
 NARROWEST = 1e-9  # half of the width of an automatic range, over its centre
+MARGIN = 0.02  # of the range of the scores, on each side of automatic bounds
+TAIL = 0.01  # share of the rows on each side that may be cut
+FENCE = 100.0  # widths of the rest beyond which a tail is cut: the rest would share two of 201 atoms
+FEWEST_TO_CUT = 20  # rows: of fewer, none can be told to be an outlier
 LOWEST_AUTO_BETA = 1.0  # sqrt(n) log2(sqrt(n)) is zero for one row
 
 
@@ -67,18 +72,18 @@ def uniform_support(low: float, high: float, n_atoms: int) -> Support:
     return Support(low * (1.0 - steps) + high * steps, (low, high))
 
 
-def make_support(atoms: Any, bounds: Any, scores: FloatArray) -> Support:
+def make_support(atoms: Any, bounds: Any, scores: FloatArray, weights: FloatArray | None = None) -> Support:
     """The support that `atoms` and `bounds` ask for.
 
     `atoms` is "auto" (`automatic_n_atoms`), a number of equally spaced atoms, or the atoms themselves;
-    `bounds` is "auto" or `(low, high)`. Automatic bounds cover all of `scores`; with atoms of the
-    user's own they are infinite, since the cost of an atom is defined for any score.
+    `bounds` is "auto" (`automatic_bounds`) or `(low, high)`. With atoms of the user's own automatic bounds
+    are infinite, since the cost of an atom is defined for any score.
     """
     limits = _check_bounds(bounds)
     n_atoms = _number_of_atoms(atoms, len(scores))
     if n_atoms is None:
         return Support(_check_atoms(atoms), limits or (-math.inf, math.inf))
-    return uniform_support(*(limits or automatic_bounds(scores)), n_atoms)
+    return uniform_support(*(limits or automatic_bounds(scores, weights)), n_atoms)
 
 
 def automatic_n_atoms(n_rows: int) -> int:
@@ -90,19 +95,48 @@ def automatic_n_atoms(n_rows: int) -> int:
     return min(2 * math.isqrt(n_rows) + 1, MAX_AUTO_ATOMS)
 
 
-def automatic_bounds(scores: FloatArray) -> tuple[float, float]:
-    """The range of the scores, widened where they are all (almost) the same.
+def automatic_bounds(scores: FloatArray, weights: FloatArray | None = None) -> tuple[float, float]:
+    """The range of the scores, without far outliers, and `MARGIN` of it on each side.
+
+    The margin is for new rows a little outside of those seen. A score is a far outlier when it is more
+    than `FENCE` times the width of the central scores away from them; central are all but `TAIL` of the
+    weight on each side, or one row where that is less. Cut scores would have left nearly everybody on one
+    or two atoms. Normal, uniform and bimodal scores never are, nor lognormal ones up to a sigma of 1.5 or
+    so. Scores that are all (almost) the same get a range around them.
 
     >>> automatic_bounds(np.array([3.0, 1.0, 2.0]))
-    (1.0, 3.0)
+    (0.96, 3.04)
+    >>> automatic_bounds(np.append(np.linspace(1.0, 3.0, 999), 1e12))
+    (0.96, 3.04)
     """
-    low, high = float(scores.min()), float(scores.max())
+    low, high = _range_without_outliers(scores, weights)
     centre, half_width = low / 2 + high / 2, high / 2 - low / 2
     narrowest = NARROWEST * abs(centre)
     if half_width > narrowest:
-        return low, high
+        margin = 2 * MARGIN * half_width
+        largest = sys.float_info.max
+        return max(low - margin, -largest), min(high + margin, largest)
     half_width = narrowest or 1.0
     return centre - half_width, centre + half_width
+
+
+def _range_without_outliers(scores: FloatArray, weights: FloatArray | None) -> tuple[float, float]:
+    low, high = float(scores.min()), float(scores.max())
+    n_rows = len(scores)
+    if n_rows < FEWEST_TO_CUT:
+        return low, high
+    order = np.argsort(scores)
+    ranked = scores[order]
+    share = max(TAIL, 1.5 / n_rows)  # 1.5: one row, whichever way its weight is rounded
+    below = np.arange(1, n_rows + 1) / n_rows if weights is None else np.cumsum(weights[order])
+    first, last = np.searchsorted(below, [share, below[-1] - share], side="right")
+    near, far = float(ranked[first]), float(ranked[last])
+    width = far - near
+    # Where the central scores are all the same, any grid that has them serves the others best.
+    if not NARROWEST * max(abs(near), abs(far)) < width < math.inf:
+        return low, high
+    kept = ranked[(ranked >= near - FENCE * width) & (ranked <= far + FENCE * width)]
+    return float(kept[0]), float(kept[-1])
 
 
 def automatic_beta(n_rows: int) -> float:
@@ -124,7 +158,7 @@ def check_beta(beta: Any, automatic: float) -> float:
         return automatic
     checked = None if isinstance(beta, str) else as_floats(beta, "beta")
     if checked is None or checked.ndim != 0 or not 0 < float(checked) < math.inf:
-        raise ValueError(f'beta must be "auto" or a positive number: got {beta!r}.')
+        raise ValueError(f'beta must be "auto", "cv" or a positive number: got {beta!r}.')
     return float(checked)
 
 
@@ -132,7 +166,7 @@ def _number_of_atoms(atoms: Any, n_rows: int) -> int | None:
     """How many atoms to place, or None where the user placed them."""
     if isinstance(atoms, str):
         if atoms != "auto":
-            raise ValueError(f'atoms must be "auto", a number of atoms, or the atoms: got {atoms!r}.')
+            raise ValueError(f'atoms must be "auto", "cv", a number of atoms, or the atoms: got {atoms!r}.')
         return automatic_n_atoms(n_rows)
     if isinstance(atoms, Integral):
         if atoms < 2 or isinstance(atoms, bool):
