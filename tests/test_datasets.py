@@ -71,17 +71,18 @@ def test_law_school_is_prepared_by_its_rule_on_a_file_of_three_rows(tmp_path, mo
 
 def test_adult_is_prepared_by_its_rule_on_a_file_of_four_rows(tmp_path):
     (tmp_path / "adult.csv").write_text(
-        '"age","workclass","sex","hours","income"\n'
-        '50,"Private","Male",1,">50K"\n'
-        '40,"?","Male",2,">50K"\n'
-        '30,"Private","Female",3,"<=50K"\n'
-        '20,"State","Female",7,"<=50K"\n'
+        '"age","workclass","race","sex","hours","income"\n'
+        '50,"Private","White","Male",1,">50K"\n'
+        '40,"?","White","Male",2,">50K"\n'
+        '30,"Private","Black","Female",3,"<=50K"\n'
+        '20,"State","White","Female",7,"<=50K"\n'
     )
     bunch = load_adult(tmp_path)
     assert bunch.feature_names == ["hours", "income"]
     np.testing.assert_allclose(bunch.data, [[np.log(2), 1], [np.log(4), 0], [np.log(8), 0]])
     assert bunch.target.tolist() == [0.5, 0.3, 0.2]
     assert bunch.sensitive_features.tolist() == [1, 0, 0]
+    assert bunch.race.tolist() == ["White", "Black", "White"]
 
 
 @pytest.mark.parametrize("load", LOADERS)

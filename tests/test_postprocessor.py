@@ -11,7 +11,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 
-from evenhand.exceptions import ConvergenceWarning
+from evenhand.exceptions import ClippingWarning, ConvergenceWarning
 from evenhand.postprocessor import ParityPostprocessor
 
 
@@ -70,7 +70,9 @@ def test_a_large_epsilon_leaves_the_scores_alone():
 
 def test_the_fitted_attributes_have_their_shapes(fitted):
     assert fitted.atoms_.shape == (49,)
-    assert fitted.bounds_ == (SCORES.min(), SCORES.max())
+    margin = 0.02 * np.ptp(SCORES)
+    assert fitted.bounds_ == pytest.approx((SCORES.min() - margin, SCORES.max() + margin))
+    assert not hasattr(fitted, "selection_")
     assert fitted.beta_ == pytest.approx(np.sqrt(600) * np.log2(np.sqrt(600)))
     assert fitted.n_groups_ == 3
     assert fitted.groups_.tolist() == [0, 1, 2]
@@ -102,6 +104,42 @@ def test_the_units_of_the_scores_do_not_matter():
         np.testing.assert_allclose(
             moved.predict_pmf(1e-6 * SCORES - 3.0, PROBA), plain.predict_pmf(SCORES, PROBA), atol=1e-4
         )
+
+
+def test_a_thousand_times_the_scores_is_a_change_of_units_alone():
+    plain = ParityPostprocessor(epsilon=0.02, beta="cv").fit(SCORES, PROBA)
+    for factor, shift in [(1000.0, 0.0), (1.0, -50_000.0), (1e-3, 7.0)]:
+        scores = factor * SCORES + shift
+        moved = ParityPostprocessor(epsilon=0.02, beta="cv").fit(scores, PROBA)
+        assert moved.beta_ == plain.beta_
+        np.testing.assert_allclose(moved.atoms_, factor * plain.atoms_ + shift, rtol=1e-9)
+        np.testing.assert_allclose(
+            moved.predict_pmf(scores, PROBA), plain.predict_pmf(SCORES, PROBA), atol=1e-4
+        )
+
+
+def test_scores_a_little_outside_those_of_the_fit_are_not_clipped(fitted):
+    step = np.diff(fitted.atoms_)[0]
+    scores = np.array([SCORES.max(), SCORES.max() + step / 2])
+    first, second = fitted.predict_pmf(scores, PROBA[[0, 0]])
+    assert not np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("outliers", [[1e12], [-1e12], [1e12, -1e9, 3e15]])
+def test_outliers_that_would_ruin_the_grid_are_cut_and_counted(outliers):
+    scores = np.append(SCORES, outliers)
+    proba = np.append(PROBA, PROBA[: len(outliers)], axis=0)
+    with pytest.warns(
+        ClippingWarning, match=rf'{len(outliers)} of .*bounds="auto" found: outliers.*pass bounds='
+    ) as record:
+        model = ParityPostprocessor(epsilon=0.02).fit(scores, proba)
+    assert record[0].filename == __file__
+    assert model.n_clipped_ == len(outliers)
+    assert model.bounds_ == ParityPostprocessor().fit(SCORES, PROBA).bounds_
+    pmf = model.predict_pmf(scores, proba)
+    assert np.all(violations(model, pmf, proba, "cdf") <= 0.02 + 2e-5)
+    wide = ParityPostprocessor(bounds=(min(scores), max(scores)), atoms=9).fit(scores, proba)
+    assert wide.n_clipped_ == 0
 
 
 def test_predictions_are_read_off_the_pmf(fitted):

@@ -1,10 +1,12 @@
 """ParityPostprocessor: scores and group probabilities in, a policy at parity out."""
 
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from evenhand._typing import AnyArray, FloatArray
@@ -23,8 +25,9 @@ from evenhand.feasibility import resolve_prior
 from evenhand.parity import make_parity
 from evenhand.policy import SoftmaxPolicy
 from evenhand.problem import DualProblem
+from evenhand.selection import Selection, is_cv, select
 from evenhand.solvers import Auto, Callback, Solver, SolverResult, make_solver, run
-from evenhand.support import Support, automatic_beta, check_beta, make_support
+from evenhand.support import Support, automatic_beta, check_beta, make_support, uniform_support
 
 
 class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
@@ -47,17 +50,21 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
         difference of the average prediction, in the units of the scores.
     epsilon : float, array of shape (n_groups,) or dict, default=0.05
         Tolerance: one for all groups, one for each, or by group label. Zero is allowed.
-    atoms : "auto", int or array of shape (n_atoms,), default="auto"
+    atoms : "auto", "cv", int or array of shape (n_atoms,), default="auto"
         Where predictions live: the atoms in increasing order, or how many to space equally over the bounds.
-        "auto" takes `2 floor(sqrt(n)) + 1`, as the paper does, and at most 201.
+        "auto" takes `2 floor(sqrt(n)) + 1`, as the paper does, and at most 201; "cv" chooses how many on
+        held-out rows, as for beta.
     bounds : "auto" or (low, high), default="auto"
-        Range of the outcomes. "auto" covers the scores seen at fit. Scores outside are read as the nearest
-        bound, at fit (with a warning and a count) and at predict. Atoms of your own need no bounds: without
-        any, no score is moved.
-    beta : "auto" or float, default="auto"
+        Range of the outcomes. "auto" covers the scores seen at fit with a margin of 2 % on each side, but for
+        outliers so far off that they would leave nearly everybody on one atom
+        (`evenhand.support.automatic_bounds`). Scores outside are read as the nearest bound, at fit (with a
+        warning and a count) and at predict. Atoms of your own need no bounds: without any, no score is moved.
+    beta : "auto", "cv" or float, default="auto"
         Inverse temperature on the scale where the atoms span [-1, 1]. Higher comes closer to the smallest
         risk on the given rows, and may keep parity less well on new ones. "auto" is
-        `sqrt(n) log2(sqrt(n))`, as in the paper's experiments (20 000 with `solver="lp"`).
+        `sqrt(n) log2(sqrt(n))`, as in the paper's experiments (20 000 with `solver="lp"`). "cv" chooses a
+        multiple of that, from 1/4 to 16, on held-out rows (`evenhand.selection.Selection` has the rule): it
+        costs about thirty fits.
     solver : str or solver object, default="auto"
         "auto" is the deterministic "batch"; "lp" solves the linear program too and certifies against it;
         "sgd", "acsa", "acsa2", "sgd3", "sgd3+acsa" and "sgd3+acsa2" are the paper's. See `evenhand.solvers`.
@@ -91,6 +98,8 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
     result_ : SolverResult
     certificate_ : Certificate
         What was reached on the given rows, and how far it is from the best at most.
+    selection_ : Selection
+        What was tried on held-out rows; only with "cv".
 
     Examples
     --------
@@ -121,6 +130,7 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
     result_: SolverResult
     certificate_: Certificate
     draw_key_: HashArray
+    selection_: Selection
 
     def __init__(
         self,
@@ -173,15 +183,25 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
         callback : callable, default=None
             Called with a `Progress` after every step; stops the solver by returning True.
         """
-        rows = check_rows(scores, group_proba, sample_weight)
+        return self._fit_rows(check_rows(scores, group_proba, sample_weight), group_prior, callback)
+
+    def _fit_rows(self, rows: Rows, group_prior: Any = None, callback: Callback | None = None) -> Self:
+        """Fit on checked rows, whose labels may be of any kind."""
         epsilon = check_epsilon(self.epsilon, rows.groups)
-        support = make_support(self.atoms, self.bounds, rows.scores)
+        atoms = "auto" if is_cv(self.atoms) else self.atoms
+        support = make_support(atoms, self.bounds, rows.scores, rows.weights)
         solver = make_solver(
             self.solver, tol=self.tol, max_iter=self.max_iter, random_state=self.random_state
         )
         automatic = getattr(solver, "default_temperature", None) or automatic_beta(len(rows.scores))
-        beta = check_beta(self.beta, automatic)
+        beta = automatic if is_cv(self.beta) else check_beta(self.beta, automatic)
         key = key_from(self.random_state)
+        selected: dict[str, Selection] = {}
+        if is_cv(self.beta) or is_cv(self.atoms):
+            selected["selection_"] = select(self, rows, epsilon, support, beta)
+            beta = selected["selection_"].beta
+            if is_cv(self.atoms):
+                support = uniform_support(*support.bounds, selected["selection_"].n_atoms)
         n_clipped = self._report_clipping(support, rows)
         problem, prior = self._problem(rows, support, epsilon, beta, group_prior)
         result = self._solve(solver, problem, rows, callback)
@@ -202,8 +222,16 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
             "certificate_": certify(problem, result, scale=support.half_width, groups=rows.groups),
             "draw_key_": key,
         }
-        self.__dict__.update(fitted)  # all at once: a fit that failed above has changed nothing
+        self.__dict__.pop("selection_", None)  # of an earlier fit
+        self.__dict__.update(fitted, **selected)  # all at once: a fit that failed above has changed nothing
         return self
+
+    def _frontier_rows(
+        self, scores: Any, group_proba: Any, group_prior: Any = None, sample_weight: Any = None
+    ) -> "FrontierRows":
+        """What `evenhand.frontier` solves for many tolerances."""
+        rows = check_rows(scores, group_proba, sample_weight)
+        return FrontierRows(clone(self), rows, group_prior, assemble=lambda fitted: fitted)
 
     def predict_pmf(self, scores: Any, group_proba: Any) -> FloatArray:
         """Probability of each atom for each row, shape (n_rows, n_atoms).
@@ -273,11 +301,17 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
         n_clipped = support.count_outside(rows.scores)
         if n_clipped:
             low, high = support.bounds
+            outside = f"{n_clipped} of {len(rows.scores)} scores lie outside bounds=({low:g}, {high:g})"
+            how = 'and were moved to the nearest bound. Widen the bounds, or pass bounds="auto".'
+            if isinstance(self.bounds, str):
+                how = (
+                    'that bounds="auto" found: outliers so far off that nearly all others would share one '
+                    "atom. They were moved to the nearest bound. Look at them, or pass bounds=(low, high)."
+                )
             warnings.warn(
-                f"{n_clipped} of {len(rows.scores)} scores lie outside bounds=({low:g}, {high:g}) and were "
-                'moved to the nearest bound. Widen the bounds, or pass bounds="auto".',
+                f"{outside} {how}",
                 ClippingWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         return n_clipped
 
@@ -295,7 +329,7 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
             parity=parity,
             slack=epsilon / scale,
             scale=scale,
-            stacklevel=3,
+            stacklevel=4,
         )
         problem = DualProblem.from_rows(
             support.scale(support.clip(rows.scores)),
@@ -317,7 +351,7 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
             warnings.warn(
                 f"Solver {result.solver!r} stopped after {result.n_iter} iterations. {result.message}",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         return result
 
@@ -346,6 +380,16 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
         if len(uniforms) != n_rows:
             raise ValueError(f"ids has {len(uniforms)} values, but scores has {n_rows} rows.")
         return uniforms
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FrontierRows:
+    """The parity step of a model, to be solved again for other tolerances on the same rows."""
+
+    postprocessor: ParityPostprocessor  # unfitted, with the model's settings
+    rows: Rows
+    group_prior: Any
+    assemble: Callable[[ParityPostprocessor], Any]  # fitted post-processor -> fitted model of the user's kind
 
 
 def _label_array(rows: Rows) -> AnyArray:

@@ -103,11 +103,13 @@ def load_adult(data_home: str | Path | None = None) -> Bunch:
     Returns
     -------
     Bunch
-        `data`, `target`, `sensitive_features`, `feature_names`, `DESCR`, `paper_sample_size`.
+        `data`, `target`, `sensitive_features`, `race` (as recorded, for richer groups), `feature_names`,
+        `DESCR`, `paper_sample_size`.
     """
     table = _read_table("adult.csv", data_home)
     table = _rows(table, ~_any_equal(table, ("?",)))
     groups = (table.pop("sex") == "Male").astype(np.int64)
+    race = table.pop("race")
     target = table.pop("age").astype(np.float64) / 100.0
     table["income"] = table["income"] == ">50K"
     numeric = {name: _log_scaled(column) for name, column in table.items() if _is_numeric(column)}
@@ -115,6 +117,7 @@ def load_adult(data_home: str | Path | None = None) -> Bunch:
         data=_matrix(numeric),
         target=target,
         sensitive_features=groups,
+        race=race,
         feature_names=list(numeric),
         paper_sample_size=PAPER_SAMPLE_SIZE,
         DESCR="Adult census: age / 100; group 1 is male, 0 female.",

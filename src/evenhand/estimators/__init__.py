@@ -1,0 +1,5 @@
+"""Estimators: a model of the outcome, a model of the group, and the parity step between them."""
+
+from evenhand.estimators.regressor import ParityRegressor
+
+__all__ = ["ParityRegressor"]

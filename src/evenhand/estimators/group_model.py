@@ -1,0 +1,60 @@
+"""The model of the group: a classifier, and a calibrator that was fitted on rows it had not seen."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from evenhand._typing import FloatArray
+from evenhand._validation import Labels, check_group_proba
+from evenhand.calibration import Calibrator, fit_calibrator
+from evenhand.estimators.nuisances import Fold, Labelled, fit_model, group_probabilities, out_of_fold
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupModel:
+    """P(S | X)."""
+
+    classifier: Any
+    calibrator: Calibrator | None
+    groups: Labels
+
+    def proba(self, X: Any) -> FloatArray:
+        """Probability of each group for each row, shape (n_rows, n_groups)."""
+        raw = group_probabilities(self.classifier, X, self.groups)
+        return raw if self.calibrator is None else self.calibrator(raw)
+
+
+def fit_group_model(
+    classifier: BaseEstimator,
+    data: Labelled,
+    folds: list[Fold],
+    calibration: str | None,
+    n_jobs: int | None,
+) -> tuple[GroupModel, FloatArray]:
+    """The model, and the probabilities of the labelled rows by models that have not seen them.
+
+    The latter are calibrated, too, by calibrators that have not seen the row.
+    """
+    fitted = fit_model(classifier, data.X, data.codes, data.weights, "sensitive_estimator")
+    held_out = out_of_fold(partial(_score_groups, classifier), data, folds, n_jobs)
+    held_out, _ = check_group_proba(held_out, len(data.codes))
+    if calibration is None:
+        return GroupModel(fitted, None, data.groups), held_out
+
+    def calibrated(rows: Any) -> Calibrator:
+        weights = None if data.weights is None else data.weights[rows]
+        return fit_calibrator(calibration, held_out[rows], data.codes[rows], weights)
+
+    model = GroupModel(fitted, calibrated(slice(None)), data.groups)
+    proba = np.empty_like(held_out)
+    for train, test in folds:
+        proba[test] = calibrated(train)(held_out[test])
+    return model, proba
+
+
+def _score_groups(classifier: BaseEstimator, data: Labelled, X: Any) -> FloatArray:
+    fitted = fit_model(classifier, data.X, data.codes, data.weights, "sensitive_estimator")
+    return group_probabilities(fitted, X, data.groups)

@@ -1,0 +1,118 @@
+"""Sensitive features become groups: one for each value, or combination of values, that is there."""
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+
+from evenhand._typing import FloatArray, IntArray
+from evenhand._validation import Labels
+
+OTHER = "other"  # label of the small groups, merged
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """The groups of some rows."""
+
+    labels: Labels  # sorted; tuples where there are several sensitive features
+    codes: IntArray  # position of each row's group in `labels`, (n_rows,)
+
+    def one_hot(self) -> FloatArray:
+        """Group probabilities of rows whose group is known, (n_rows, n_groups)."""
+        return np.eye(len(self.labels))[self.codes]
+
+
+def encode_groups(
+    sensitive_features: Any, n_rows: int, *, min_group_size: int = 1, merge_small: bool = False
+) -> Groups:
+    """Groups to fit on; too small a group is merged with the others of its kind, or refused by name.
+
+    >>> encode_groups(["b", "a", "b"], 3).labels
+    ('a', 'b')
+    """
+    values = row_labels(sensitive_features, n_rows)
+    sizes = Counter(values)
+    small = {label for label, size in sizes.items() if size < min_group_size}
+    if small and merge_small:
+        values = [OTHER if label in small else label for label in values]
+        sizes = Counter(values)
+        small = {label for label, size in sizes.items() if size < min_group_size}
+    if small:
+        named = ", ".join(f"{label!r} ({sizes[label]} rows)" for label in _sorted(small))
+        raise ValueError(
+            f"sensitive_features has groups of fewer than min_group_size={min_group_size} rows: {named}. "
+            'Join them with others (small_groups="merge" does), collect more rows, or lower min_group_size.'
+        )
+    if len(sizes) < 2:
+        only = next(iter(sizes))
+        raise ValueError(
+            f"sensitive_features needs two groups or more: all {len(values)} sample(s) are in group {only!r}."
+        )
+    labels = tuple(_sorted(sizes))
+    return Groups(labels, _codes(values, labels))
+
+
+def encode_known(sensitive_features: Any, n_rows: int, labels: Labels, name: str) -> Groups:
+    """Groups of new rows among the `labels` of the fit; a label that is not there counts as `OTHER`."""
+    values = row_labels(sensitive_features, n_rows, name)
+    if OTHER in labels:
+        values = [label if label in labels else OTHER for label in values]
+    unseen = _sorted(set(values) - set(labels))
+    if unseen:
+        raise ValueError(
+            f"{name} has groups that the fit has not seen: {', '.join(map(repr, unseen))}. "
+            f"It has seen {', '.join(map(repr, labels))}."
+        )
+    return Groups(labels, _codes(values, labels))
+
+
+def row_labels(sensitive_features: Any, n_rows: int, name: str = "sensitive_features") -> list[Hashable]:
+    """One label for each row: a plain Python value, or a tuple of them for several columns."""
+    columns = [_checked(column, n_rows, name) for column in _columns(sensitive_features, name)]
+    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+
+
+def _columns(sensitive_features: Any, name: str) -> list[list[Hashable]]:
+    """The columns of a frame, a series, an array of one or two dimensions, or a list."""
+    if sensitive_features is None:
+        raise ValueError(f"{name} is missing: pass the group of each row.")
+    native = nw.from_native(sensitive_features, eager_only=True, allow_series=True, pass_through=True)
+    if isinstance(native, nw.DataFrame):
+        return [native[column].to_list() for column in native.columns]
+    if isinstance(native, nw.Series):
+        return [native.to_list()]
+    array = np.asarray(sensitive_features)
+    if array.ndim == 2 and array.shape[1] > 0:
+        return [column.tolist() for column in array.T]
+    if array.ndim != 1:
+        raise ValueError(f"{name} must have shape (n_rows,) or (n_rows, n_columns): got {array.shape}.")
+    return [array.tolist()]
+
+
+def _checked(column: list[Hashable], n_rows: int, name: str) -> list[Hashable]:
+    if len(column) != n_rows:
+        raise ValueError(f"{name} has {len(column)} rows, but X has {n_rows}.")
+    # A missing label is None, or differs from itself (NaN, NaT).
+    missing = [row for row, label in enumerate(column) if label is None or label != label]
+    if missing:
+        raise ValueError(
+            f"{name} is missing in {len(missing)} rows, the first of them row {missing[0]}: "
+            "leave these rows out, or give them a label of their own."
+        )
+    return column
+
+
+def _sorted(labels: Any) -> Sequence[Hashable]:
+    try:
+        return sorted(labels)
+    except TypeError:  # labels of several types
+        return sorted(labels, key=lambda label: (str(type(label)), str(label)))
+
+
+def _codes(values: list[Hashable], labels: Labels) -> IntArray:
+    position = {label: code for code, label in enumerate(labels)}
+    return np.fromiter((position[value] for value in values), np.int64, len(values))

@@ -1,0 +1,156 @@
+"""The two models that parity stands on: of the outcome, and of the group.
+
+Rows that are post-processed must not have trained the models that score them: on rows with labels,
+each is scored by models fitted on the other folds (cross-fitting).
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.model_selection import StratifiedKFold, check_cv
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import _safe_indexing
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import has_fit_parameter
+
+from evenhand._typing import AnyArray, FloatArray, IntArray
+from evenhand._validation import Labels
+
+Fold = tuple[IntArray, IntArray]  # rows to fit on, rows to score
+
+DEFAULT_FOLDS = 5
+
+
+def default_regressor() -> BaseEstimator:
+    """Ridge regression on imputed and scaled features: the paper's linear model, made safe.
+
+    It is quick enough to fit once for every fold, has nothing to tune, and a model file with it opens
+    without any type to trust, which trees do not.
+    """
+    return _prepared(RidgeCV(alphas=np.logspace(-3, 3, 13)))
+
+
+def default_classifier() -> BaseEstimator:
+    """Logistic regression: parity rests on probabilities that mean what they say, and its do."""
+    return _prepared(LogisticRegression(max_iter=1000))
+
+
+def _prepared(model: BaseEstimator) -> Pipeline:
+    return make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler(), model)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Labelled:
+    """Rows whose outcome and group are known."""
+
+    X: Any
+    y: AnyArray  # (n_rows,)
+    codes: IntArray  # group of each row, (n_rows,)
+    groups: Labels
+    weights: FloatArray | None  # (n_rows,)
+
+    def rows(self, rows: IntArray) -> "Labelled":
+        """Some of the rows."""
+        weights = None if self.weights is None else self.weights[rows]
+        return Labelled(_safe_indexing(self.X, rows), self.y[rows], self.codes[rows], self.groups, weights)
+
+
+def fit_model(model: BaseEstimator, X: Any, y: AnyArray, weights: FloatArray | None, name: str) -> Any:
+    """A fitted clone of `model`; weights go to it, or to the last step of a pipeline."""
+    model = clone(model)
+    if weights is None or isinstance(model, FrozenEstimator):
+        return model.fit(X, y)
+    if has_fit_parameter(model, "sample_weight"):
+        return model.fit(X, y, sample_weight=weights)
+    if isinstance(model, Pipeline) and has_fit_parameter(model.steps[-1][1], "sample_weight"):
+        return model.fit(X, y, **{f"{model.steps[-1][0]}__sample_weight": weights})
+    raise ValueError(
+        f"sample_weight was given, but {name}={type(model).__name__} takes none in its fit: "
+        "leave sample_weight out, or choose a model that takes it."
+    )
+
+
+def require_proba(classifier: BaseEstimator) -> None:
+    """Refuse a classifier of the group that gives no probabilities."""
+    if not hasattr(classifier, "predict_proba"):
+        raise ValueError(
+            f"sensitive_estimator must have predict_proba: {type(classifier).__name__} has none. Wrap it in "
+            "sklearn.calibration.CalibratedClassifierCV."
+        )
+
+
+def group_probabilities(classifier: Any, X: Any, groups: Labels) -> FloatArray:
+    """P(S | X) with one column for each of `groups`, in their order, shape (n_rows, n_groups).
+
+    Classifiers fitted here know groups by position; one that came fitted knows them by label.
+    """
+    proba = np.asarray(classifier.predict_proba(X), dtype=np.float64)
+    classes = np.asarray(classifier.classes_).tolist()
+    if classes == list(range(len(groups))):
+        return proba
+    known = [tuple(label) if isinstance(label, list) else label for label in classes]
+    if set(known) != set(groups):
+        raise ValueError(
+            f"sensitive_estimator knows the groups {', '.join(map(repr, known))}, but sensitive_features has "
+            f"{', '.join(map(repr, groups))}."
+        )
+    return proba[:, [known.index(label) for label in groups]]
+
+
+def make_folds(cv: Any, X: Any, codes: IntArray, groups: Labels, seed: int) -> list[Fold]:
+    """Folds in which every row is scored once and every group is there to learn from."""
+    if cv is None or isinstance(cv, int | np.integer):
+        cv = _stratified(DEFAULT_FOLDS if cv is None else int(cv), codes, seed, automatic=cv is None)
+    folds = [(np.asarray(a), np.asarray(b)) for a, b in check_cv(cv).split(X, codes)]
+    scored = np.concatenate([test for _, test in folds])
+    if len(scored) != len(codes) or len(np.unique(scored)) != len(codes):
+        raise ValueError(
+            f"cv must score every row exactly once: it scores {len(np.unique(scored))} of {len(codes)} rows, "
+            f"{len(scored)} times in all. Use a splitter such as StratifiedKFold."
+        )
+    for number, (train, _) in enumerate(folds):
+        absent = np.flatnonzero(np.bincount(codes[train], minlength=len(groups)) == 0)
+        if len(absent):
+            raise ValueError(
+                f"cv leaves no row of group {groups[absent[0]]!r} to learn from in fold {number}. Use fewer "
+                "folds, or cv=None for folds stratified by group."
+            )
+    return folds
+
+
+def _stratified(n_folds: int, codes: IntArray, seed: int, *, automatic: bool) -> StratifiedKFold:
+    smallest = int(np.bincount(codes).min())
+    if automatic:
+        n_folds = max(2, min(n_folds, smallest))
+    if n_folds < 2 or n_folds > smallest:
+        raise ValueError(
+            f"cv must be at least 2 and at most the size of the smallest group, {smallest}: got {n_folds}."
+        )
+    return StratifiedKFold(n_folds, shuffle=True, random_state=seed)
+
+
+def keep_rows(folds: list[Fold], used: AnyArray) -> list[Fold]:
+    """The folds of a table of which only the rows with `used` are kept."""
+    position = np.cumsum(used) - 1
+    return [(position[train[used[train]]], position[test[used[test]]]) for train, test in folds]
+
+
+def out_of_fold(
+    score: Callable[[Labelled, Any], FloatArray], data: Labelled, folds: Iterable[Fold], n_jobs: int | None
+) -> FloatArray:
+    """`score(labelled rows to fit on, X to score)` of every row, by models that have not seen it."""
+    folds = list(folds)
+    parts = Parallel(n_jobs=n_jobs)(
+        delayed(score)(data.rows(train), _safe_indexing(data.X, test)) for train, test in folds
+    )
+    out = np.empty((len(data.y), *parts[0].shape[1:]))
+    for (_, test), part in zip(folds, parts, strict=True):
+        out[test] = part
+    return out

@@ -1,0 +1,183 @@
+"""A regressor whose predictions follow the same distribution in every group."""
+
+from copy import copy
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_array, column_or_1d
+
+from evenhand._typing import AnyArray, FloatArray
+from evenhand._validation import check_levels, check_scores
+from evenhand.draws import RandomState
+from evenhand.estimators.base import ParityEstimator
+from evenhand.estimators.nuisances import default_regressor
+from evenhand.metrics import risk
+from evenhand.postprocessor import ParityPostprocessor
+
+
+class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
+    """Wrap any regressor so that its predictions follow the same distribution in every group, up to epsilon.
+
+    `fit` learns the outcome, `E[Y | X]`, and the group, `P(S | X)`, then solves for the cheapest randomised
+    prediction over a grid of atoms that keeps every group's distribution within epsilon of everybody's
+    (paper, Algorithm 1). The group is needed at `fit` only: `predict` never asks for it.
+
+    Parameters
+    ----------
+    estimator : regressor, default=None
+        Learns the outcome: any scikit-learn-compatible regressor or pipeline. None: ridge regression on
+        imputed and scaled features, the paper's linear model made safe, quick enough to fit for every fold.
+        A model that is already fitted comes as `sklearn.frozen.FrozenEstimator(model)`.
+    sensitive_estimator : classifier with predict_proba, default=None
+        Learns the group. None: logistic regression on imputed and scaled features, since parity rests on
+        probabilities that mean what they say more than on sharp ones.
+    parity : {"cdf", "pmf", "mean"}, default="cdf"
+    epsilon : float, array of shape (n_groups,) or dict by group, default=0.05
+    atoms : "auto", "cv", int or array, default="auto"
+    bounds : "auto" or (low, high), default="auto"
+    beta : "auto", "cv" or float, default="auto"
+    solver : str or solver object, default="auto"
+    tol : float, default=1e-6
+    max_iter : int or None, default=None
+        As in `ParityPostprocessor`.
+    cv : int, splitter, iterable of splits or None, default=None
+        Folds for scoring the labelled rows by models that have not seen them. None: five, stratified by
+        group and fewer where a group is small.
+    calibration : {None, "sigmoid", "isotonic", "temperature"}, default=None
+        How the group probabilities are calibrated, on rows that their classifier has not seen.
+    aware : bool, default=False
+        Use the group itself at prediction time. For those who may, and for comparison: `predict` then
+        needs `sensitive_features`.
+    min_group_size : int, default=10
+        Groups with fewer labelled rows are not fitted.
+    small_groups : {"error", "merge"}, default="error"
+        What happens to them: refuse, or merge them into one group called "other".
+    n_jobs : int or None, default=None
+        Folds fitted at the same time.
+    warm_start : bool, default=False
+        Start the parity step from the last fit's multipliers where their shape agrees.
+    random_state : int, Generator, RandomState or None, default=None
+        Key of the draws of `predict`, seed of the folds and of the stochastic solvers. None is a fixed
+        public key: pass an integer of your own, and keep it, where nobody should foresee a draw.
+
+    Attributes
+    ----------
+    estimator_, sensitive_estimator_ : fitted models
+        The latter is None for `aware` models.
+    calibrator_ : Calibrator or None
+    postprocessor_ : ParityPostprocessor
+        The parity step: atoms_, beta_, tilt_, multipliers_ and more.
+    groups_ : array of shape (n_groups,)
+    certificate_ : Certificate
+        What was reached on the rows of the parity step, and how well calibrated the group probabilities
+        are (`certificate_.calibration`).
+    n_iter_ : int
+        Iterations of the solver.
+    n_features_in_ : int
+    feature_names_in_ : array of shape (n_features_in_,)
+        Where X has column names.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from evenhand import ParityRegressor
+    >>> from evenhand.datasets import make_population
+    >>> data = make_population(3000, n_groups=2, random_state=0)
+    >>> model = ParityRegressor(LinearRegression(), epsilon=0.05)
+    >>> model = model.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> model.certificate_.violation.round(3)
+    array([0.05 , 0.025])
+    >>> model.predict(data.data[:4]).shape
+    (4,)
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        sensitive_estimator: Any = None,
+        *,
+        parity: str = "cdf",
+        epsilon: Any = 0.05,
+        atoms: Any = "auto",
+        bounds: Any = "auto",
+        beta: Any = "auto",
+        solver: Any = "auto",
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        cv: Any = None,
+        calibration: str | None = None,
+        aware: bool = False,
+        min_group_size: int = 10,
+        small_groups: str = "error",
+        n_jobs: int | None = None,
+        warm_start: bool = False,
+        random_state: RandomState = None,
+    ) -> None:
+        self.estimator = estimator
+        self.sensitive_estimator = sensitive_estimator
+        self.parity = parity
+        self.epsilon = epsilon
+        self.atoms = atoms
+        self.bounds = bounds
+        self.beta = beta
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.cv = cv
+        self.calibration = calibration
+        self.aware = aware
+        self.min_group_size = min_group_size
+        self.small_groups = small_groups
+        self.n_jobs = n_jobs
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    def predict_pmf(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
+        """Probability of each of `postprocessor_.atoms_` for each row, (n_rows, n_atoms): parity is kept."""
+        scores, group_proba = self._nuisances(X, sensitive_features)
+        return self.postprocessor_.policy_.pmf(scores, group_proba)
+
+    def predict_mean(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
+        """Mean of each row's distribution: the least squared risk, and parity of means only."""
+        scores, group_proba = self._nuisances(X, sensitive_features)
+        return self.postprocessor_.policy_.mean(scores, group_proba)
+
+    def predict_quantile(self, X: Any, q: Any = 0.5, *, sensitive_features: Any = None) -> FloatArray:
+        """Smallest atom whose cumulated probability reaches q: in general parity is not kept."""
+        scores, group_proba = self._nuisances(X, sensitive_features)
+        return self.postprocessor_.policy_.quantile(scores, group_proba, check_levels(q, len(scores)))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None) -> float:
+        """`R^2 = 1 - E[(Y - prediction)^2] / Var(Y)`, with the expectation over the draws taken exactly."""
+        pmf = self.predict_pmf(X, sensitive_features=sensitive_features)
+        target = self._check_target(y)
+        centre = np.average(target, weights=sample_weight)
+        spread = float(np.average((target - centre) ** 2, weights=sample_weight))
+        error = risk(target, pmf, self.postprocessor_.atoms_, sample_weight)
+        if spread == 0.0:
+            return 1.0 if error == 0.0 else 0.0
+        return 1.0 - error / spread
+
+    def _base_estimator(self) -> BaseEstimator:
+        return default_regressor() if self.estimator is None else self.estimator
+
+    def _check_target(self, y: Any) -> AnyArray:
+        if y is None:
+            raise ValueError("ParityRegressor requires y to be passed, but the target y is None.")
+        checked = check_array(y, ensure_2d=False, dtype="numeric", input_name="y")
+        target: FloatArray = column_or_1d(checked, warn=True).astype(np.float64)
+        return target
+
+    def _scores(self, estimator: Any, X: Any) -> FloatArray:
+        scores = np.asarray(estimator.predict(X), dtype=np.float64)
+        return check_scores(scores[:, 0] if scores.ndim == 2 and scores.shape[1] == 1 else scores)
+
+    def _postprocessor(self) -> ParityPostprocessor:
+        shared = ParityPostprocessor().get_params()
+        settings = {name: value for name, value in self.get_params(deep=False).items() if name in shared}
+        last = getattr(self, "postprocessor_", None)
+        if self.warm_start and last is not None:
+            warm: ParityPostprocessor = copy(last).set_params(**settings)
+            return warm
+        return ParityPostprocessor(**settings)
