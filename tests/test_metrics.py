@@ -8,7 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evenhand.metrics import BLOCK_ENTRIES, ks_unfairness, risk
+from evenhand.metrics import (
+    BLOCK_ENTRIES,
+    DISTANCES,
+    GroupMasses,
+    Membership,
+    ks_unfairness,
+    risk,
+    tv_unfairness,
+    w1_unfairness,
+)
+
+UNFAIRNESS = {"ks": ks_unfairness, "tv": tv_unfairness, "w1": w1_unfairness}
 
 
 def random_pmf(rng, n_rows, n_atoms):
@@ -79,6 +90,93 @@ def test_ks_of_a_one_hot_pmf_is_that_of_its_values():
     drawn, groups = rng.integers(6, size=80), rng.integers(2, size=80)
     of_pmf, of_values = ks_unfairness(np.eye(6)[drawn], groups), ks_unfairness(drawn, groups)
     assert of_pmf == pytest.approx(of_values, abs=1e-12)
+
+
+LABELLED_VALUES = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-5, 5)), min_size=1, max_size=40)
+
+
+@given(LABELLED_VALUES)
+def test_w1_of_values_agrees_with_scipy_on_any_sample_with_ties(rows):
+    groups, values = np.array([g for g, _ in rows]), np.array([float(v) for _, v in rows])
+    distances = w1_unfairness(values, groups)
+    assert list(distances) == sorted(set(groups.tolist()))
+    for group, distance in distances.items():
+        expected = stats.wasserstein_distance(values[groups == group], values)
+        assert distance == pytest.approx(expected, abs=1e-12)
+
+
+@given(LABELLED_VALUES)
+def test_tv_of_values_is_the_largest_difference_over_all_events(rows):
+    groups, values = np.array([g for g, _ in rows]), np.array([float(v) for _, v in rows])
+    for group, distance in tv_unfairness(values, groups).items():
+        own = {v: np.mean(values[groups == group] == v) for v in set(values.tolist())}
+        above = [v for v, share in own.items() if share > np.mean(values == v)]
+        expected = np.isin(values[groups == group], above).mean() - np.isin(values, above).mean()
+        assert distance == pytest.approx(expected, abs=1e-12)
+
+
+def test_w1_of_a_pmf_agrees_with_scipy_on_uneven_atoms():
+    rng = np.random.default_rng(7)
+    pmf, atoms = random_pmf(rng, 60, 9), np.sort(rng.normal(size=9))
+    groups = rng.integers(3, size=60)
+    for group, distance in w1_unfairness(pmf, groups, atoms).items():
+        own, every = pmf[groups == group].mean(axis=0), pmf.mean(axis=0)
+        expected = stats.wasserstein_distance(atoms, atoms, own, every)
+        assert distance == pytest.approx(expected, abs=1e-12)
+
+
+def test_tv_of_a_pmf_is_the_largest_difference_over_all_sets_of_atoms():
+    rng = np.random.default_rng(8)
+    pmf, groups = random_pmf(rng, 40, 6), rng.integers(2, size=40)
+    events = np.array([[event >> atom & 1 for atom in range(6)] for event in range(64)])
+    for group, distance in tv_unfairness(pmf, groups).items():
+        gaps = events @ (pmf[groups == group].mean(axis=0) - pmf.mean(axis=0))
+        assert distance == pytest.approx(gaps.max(), abs=1e-12)
+
+
+@pytest.mark.parametrize("name", DISTANCES)
+def test_a_distance_of_a_one_hot_pmf_is_that_of_its_values(name):
+    rng = np.random.default_rng(9)
+    atoms = np.sort(rng.normal(size=6))
+    drawn, groups = rng.integers(6, size=80), rng.integers(2, size=80)
+    of_pmf = UNFAIRNESS[name](np.eye(6)[drawn], groups, atoms)
+    assert of_pmf == pytest.approx(UNFAIRNESS[name](atoms[drawn], groups), abs=1e-12)
+
+
+@pytest.mark.parametrize("name", DISTANCES)
+def test_a_distance_by_group_probabilities_is_what_many_draws_of_the_groups_show(name):
+    rng = np.random.default_rng(10)
+    values, shares = rng.integers(5, size=30).astype(float), rng.dirichlet([1.0, 1.0, 1.0], size=30)
+    repeats = 20_000
+    uniforms = rng.random((repeats, 30, 1))
+    groups = (uniforms > shares.cumsum(axis=1)[None]).sum(axis=2).ravel()
+    drawn = UNFAIRNESS[name](np.tile(values, repeats), groups)
+    masses = GroupMasses.of_values(values, Membership((0, 1, 2), shares=shares))
+    noise = 5.0 * np.ptp(values) / np.sqrt(repeats)
+    np.testing.assert_allclose(DISTANCES[name](masses), list(drawn.values()), atol=noise)
+
+
+@pytest.mark.parametrize("name", DISTANCES)
+def test_whole_weights_of_a_membership_repeat_rows(name):
+    rng = np.random.default_rng(11)
+    values, codes, times = rng.normal(size=40), rng.integers(2, size=40), rng.integers(1, 4, size=40)
+    weighted = Membership((0, 1), codes=codes, weights=times.astype(float))
+    repeated = UNFAIRNESS[name](np.repeat(values, times), np.repeat(codes, times))
+    found = DISTANCES[name](GroupMasses.of_values(values, weighted))
+    np.testing.assert_allclose(found, list(repeated.values()), atol=1e-12)
+
+
+def test_tv_of_values_without_ties_is_one_less_the_share_of_the_group():
+    groups = np.repeat([0, 1], [20, 80])
+    distances = tv_unfairness(np.random.default_rng(12).normal(size=100), groups)
+    assert distances == pytest.approx({0: 0.8, 1: 0.2})
+
+
+def test_w1_has_the_units_of_the_prediction():
+    rng = np.random.default_rng(13)
+    values, groups = rng.normal(size=50), rng.integers(2, size=50)
+    thousands = w1_unfairness(1000 * values + 7, groups)
+    assert thousands == pytest.approx({g: 1000 * d for g, d in w1_unfairness(values, groups).items()})
 
 
 def test_two_groups_share_one_gap_in_proportion_to_the_other_ones_size():
@@ -155,3 +253,16 @@ def test_risk_refuses_bad_input_by_name(arguments, message):
 def test_ks_refuses_bad_groups_by_name(groups, message):
     with pytest.raises(ValueError, match=message):
         ks_unfairness(PMF, groups)
+
+
+@pytest.mark.parametrize("unfairness", [tv_unfairness, w1_unfairness])
+def test_the_other_distances_refuse_what_ks_refuses(unfairness):
+    with pytest.raises(ValueError, match="missing labels"):
+        unfairness(PMF, ["a", None])
+    with pytest.raises(ValueError, match="strictly increasing"):
+        unfairness(PMF, ["a", "b"], [1, 0])
+
+
+def test_w1_of_a_pmf_needs_its_atoms():
+    with pytest.raises(ValueError, match="w1_unfairness needs the atoms"):
+        w1_unfairness(PMF, ["a", "b"])

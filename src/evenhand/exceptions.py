@@ -2,7 +2,7 @@
 
 from sklearn.exceptions import ConvergenceWarning as _SklearnConvergenceWarning
 
-__all__ = ["ClippingWarning", "ConvergenceWarning", "EvenhandWarning", "PriorWarning"]
+__all__ = ["ClippingWarning", "ConvergenceWarning", "EvenhandWarning", "InterruptWarning", "PriorWarning"]
 
 
 class EvenhandWarning(UserWarning):
@@ -19,3 +19,7 @@ class ClippingWarning(EvenhandWarning):
 
 class PriorWarning(EvenhandWarning):
     """The given group prior is so far from the rows that parity within epsilon loses its meaning."""
+
+
+class InterruptWarning(EvenhandWarning):
+    """An interrupt ended a long computation early; what was done by then is returned."""

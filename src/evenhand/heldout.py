@@ -1,0 +1,163 @@
+"""What policies cost, and how alike they treat the groups, on rows that no fit has seen."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenhand._kernels.blas import one_blas_thread
+from evenhand._typing import FloatArray
+from evenhand._validation import Rows, as_floats, check_rows_of, check_weights
+from evenhand.estimators.groups import encode_groups, encode_known
+from evenhand.metrics import BLOCK_ENTRIES, DISTANCES, GroupMasses, Membership, expected_losses
+from evenhand.policy import SoftmaxPolicy
+from evenhand.postprocessor import ParityPostprocessor
+
+KNOWN = ("y", "sensitive_features", "sample_weight")  # what may be known of held-out rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measures:
+    """Risk of a prediction, and its distances between each group and all rows."""
+
+    groups: tuple[Hashable, ...]
+    risk: float
+    distances: dict[str, FloatArray]  # by the names of `evenhand.metrics.DISTANCES`, each (n_groups,)
+
+    def largest(self, distance: str) -> float:
+        """The distance of the group that is farthest away."""
+        return float(self.distances[distance].max())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldOutRows:
+    """Scored rows with what is known of them."""
+
+    scores: FloatArray  # eta, (n_rows,)
+    group_proba: FloatArray  # tau, (n_rows, n_groups)
+    members: Membership  # the groups themselves, or tau where they are not known
+    target: FloatArray | None = None  # y, (n_rows,)
+
+    def measure(self, policy: SoftmaxPolicy) -> Measures:
+        """Measures of a policy; the risk is against the target, or against the scores where there is none.
+
+        Its pmf is made and dropped block by block, so that memory does not grow with the rows.
+        """
+        atoms = policy.support.atoms
+        target = self.scores if self.target is None else self.target
+        losses = np.empty(len(self.scores))
+        masses = np.zeros((len(self.members.labels), len(atoms)))
+        size = max(1, BLOCK_ENTRIES // len(atoms))
+        with one_blas_thread():  # its products are small, and more threads would fight those of the policy
+            for start in range(0, len(losses), size):
+                rows = slice(start, start + size)
+                pmf = policy.pmf(self.scores[rows], self.group_proba[rows])
+                losses[rows] = expected_losses(pmf, target[rows], atoms)
+                masses += self.members.of_rows(rows) @ pmf
+        groups = GroupMasses(self.members.labels, masses, atoms)
+        distances = {name: distance(groups) for name, distance in DISTANCES.items()}
+        return Measures(groups.labels, self._average(losses), distances)
+
+    def measure_scores(self, atoms: FloatArray) -> Measures:
+        """Measures of the scores as they are, before any parity step.
+
+        Only for the total variation they are rounded to the nearest atom: it sees no more than whether
+        two values are equal, and would call scores without ties as unfair as can be.
+        """
+        target = self.scores if self.target is None else self.target
+        exact = GroupMasses.of_values(self.scores, self.members)
+        borders = atoms[:-1] + np.diff(atoms) / 2
+        rounded = GroupMasses.of_values(atoms[np.searchsorted(borders, self.scores)], self.members)
+        distances = {
+            name: distance(rounded if name == "tv" else exact) for name, distance in DISTANCES.items()
+        }
+        return Measures(exact.labels, self._average((self.scores - target) ** 2), distances)
+
+    def _average(self, losses: FloatArray) -> float:
+        return float(np.average(losses, weights=self.members.weights))
+
+
+def read_held_out(test: Any, model: Any, fitted_on: Rows) -> HeldOutRows:
+    """The rows that `test` names, scored by `model`; those of the fit where it is None.
+
+    Parameters
+    ----------
+    test : dict, tuple or None
+        As in `evenhand.frontier`.
+    model : ParityPostprocessor or ParityRegressor
+        Fitted, at any epsilon.
+    fitted_on : Rows
+    """
+    if test is None:
+        members = Membership(fitted_on.groups, shares=fitted_on.group_proba, weights=fitted_on.weights)
+        return HeldOutRows(fitted_on.scores, fitted_on.group_proba, members)
+    given = _named(test, ("scores", "group_proba") if isinstance(model, ParityPostprocessor) else ("X",))
+    scores, group_proba = _scored(model, given)
+    target, groups, weights = (given.get(name) for name in KNOWN)
+    if weights is not None:
+        weights = check_weights(weights, len(scores))
+    if groups is None:
+        members = Membership(fitted_on.groups, shares=group_proba, weights=weights)
+    else:
+        members = _membership(model, groups, len(scores), weights)
+    _require_mass(members)
+    if target is not None:
+        target = _check_target(target, len(scores))
+    return HeldOutRows(scores, group_proba, members, target)
+
+
+def _named(test: Any, inputs: tuple[str, ...]) -> dict[str, Any]:
+    """`test` as a dict, whichever way it was given."""
+    names = (*inputs, *KNOWN)
+    if isinstance(test, Mapping):
+        given = dict(test)
+    elif isinstance(test, Sequence) and not isinstance(test, str) and len(test) <= len(names):
+        given = dict(zip(names, test, strict=False))
+    else:
+        raise ValueError(f"test must be a dict or a tuple of {', '.join(names)}: got {type(test).__name__}.")
+    unknown = [name for name in given if name not in names]
+    missing = [name for name in inputs if given.get(name) is None]
+    if unknown or missing:
+        wrong = f"does not know {unknown[0]!r}" if unknown else f"needs {missing[0]!r}"
+        raise ValueError(f"test {wrong}: its names are {', '.join(names)}, the last three optional.")
+    return given
+
+
+def _scored(model: Any, given: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
+    """Scores and group probabilities of the rows."""
+    if isinstance(model, ParityPostprocessor):
+        rows = check_rows_of(given["scores"], given["group_proba"], tuple(model.groups_.tolist()))
+        return rows.scores, rows.group_proba
+    groups = given.get("sensitive_features") if model.aware else None
+    nuisances: tuple[FloatArray, FloatArray] = model._nuisances(given["X"], groups)
+    return nuisances
+
+
+def _membership(model: Any, groups: Any, n_rows: int, weights: FloatArray | None) -> Membership:
+    """Groups of the rows, without those that no row is in.
+
+    A post-processor has seen columns of probabilities only, so that any labels will do for it.
+    """
+    name = "sensitive_features"
+    if isinstance(model, ParityPostprocessor):
+        known = encode_groups(groups, n_rows)
+    else:
+        known = encode_known(groups, n_rows, tuple(model.groups_.tolist()), name)
+    present, codes = np.unique(known.codes, return_inverse=True)
+    return Membership(tuple(known.labels[code] for code in present), codes=codes, weights=weights)
+
+
+def _require_mass(members: Membership) -> None:
+    for group, label in enumerate(members.labels):
+        if not members.column(group).sum() > 0:
+            raise ValueError(f"test has no row that counts in group {label!r}: leave it out, or add rows.")
+
+
+def _check_target(y: Any, n_rows: int) -> FloatArray:
+    target = as_floats(y, "y").squeeze()
+    if target.shape != (n_rows,):
+        raise ValueError(f"y of test needs one value per row: got shape {target.shape} for {n_rows} rows.")
+    if not np.isfinite(target).all():
+        raise ValueError("y of test has NaN or infinite values; leave these rows out.")
+    return target
