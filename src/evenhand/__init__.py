@@ -1,17 +1,25 @@
 """Predictions whose distribution is the same in every group, without the group at prediction time."""
 
-from evenhand import certificates, datasets, metrics, solvers
+from evenhand import certificates, datasets, metrics, plots, solvers
 from evenhand._kernels.chunks import get_num_threads, set_num_threads
 from evenhand._version import __version__
+from evenhand.estimators import ParityRegressor
+from evenhand.frontier import frontier
+from evenhand.io import load, save
 from evenhand.postprocessor import ParityPostprocessor
 
 __all__ = [
     "ParityPostprocessor",
+    "ParityRegressor",
     "__version__",
     "certificates",
     "datasets",
+    "frontier",
     "get_num_threads",
+    "load",
     "metrics",
+    "plots",
+    "save",
     "set_num_threads",
     "solvers",
 ]

@@ -1,0 +1,149 @@
+"""The closed list of classes that a model file may name, and what must hold for what it holds of them.
+
+A file can say nothing that is not here. Compiled loops trust the shapes that they are given, so shapes
+are checked when a file is read, not when its model predicts.
+"""
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    ShuffleSplit,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+)
+from sklearn.pipeline import Pipeline
+
+from evenhand.calibration import CalibrationDiagnosis, Calibrator
+from evenhand.certificates import Certificate
+from evenhand.estimators import ParityRegressor
+from evenhand.policy import SoftmaxPolicy
+from evenhand.postprocessor import ParityPostprocessor
+from evenhand.selection import Selection
+from evenhand.solvers import AcSa, AcSa2, Auto, Batch, Lbfgs, Oracle, Sgd, Sgd3, SolverResult, Status
+from evenhand.support import Support
+
+
+def _by_name(*classes: type) -> dict[str, type]:
+    return {cls.__name__: cls for cls in classes}
+
+
+# a pipeline is written this way only where one of ours is inside; skops writes the others
+MODELS: dict[str, type] = _by_name(ParityPostprocessor, ParityRegressor, Pipeline)
+OBJECTS: dict[str, type] = _by_name(
+    AcSa,
+    AcSa2,
+    Auto,
+    Batch,
+    CalibrationDiagnosis,
+    Calibrator,
+    Certificate,
+    Lbfgs,
+    Oracle,
+    Selection,
+    Sgd,
+    Sgd3,
+    SoftmaxPolicy,
+    SolverResult,
+    Support,
+)
+SPLITTERS: dict[str, type] = _by_name(
+    GroupKFold, KFold, ShuffleSplit, StratifiedGroupKFold, StratifiedKFold, StratifiedShuffleSplit
+)
+ENUMS: dict[str, type[Enum]] = {"Status": Status}
+
+
+def is_ours(value: Any) -> bool:
+    """Whether `value` is a model of this package, or a pipeline with one inside."""
+    if type(value) is Pipeline:
+        return any(is_ours(step) for _, step in value.steps)
+    return type(value) in MODELS.values()
+
+
+def find_fault(value: object) -> str | None:
+    """Why a value that was read cannot be what its class says, or None."""
+    faults = _FAULTS.get(type(value).__name__)
+    return None if faults is None else next(faults(value), None)
+
+
+def _support_faults(support: Any) -> Iterator[str]:
+    if not _is_floats(support.atoms, 1) or len(support.atoms) < 2:
+        yield "its atoms are not a list of numbers"
+    elif not np.isfinite(support.atoms).all() or np.diff(support.atoms).min() <= 0:
+        yield "its atoms are not finite and increasing"
+    bounds = support.bounds
+    if type(bounds) is not tuple or [type(bound) for bound in bounds] != [float, float]:
+        yield "its bounds are not two numbers"
+
+
+def _policy_faults(policy: Any) -> Iterator[str]:
+    if type(policy.support) is not Support:
+        yield "it has no support"
+    elif not _is_floats(policy.tilt, 2) or not _is_floats(policy.group_prior, 1):
+        yield "its tilt or its prior is not an array of numbers"
+    elif policy.tilt.shape != (len(policy.support.atoms), len(policy.group_prior)):
+        yield "the shapes of its atoms, prior and tilt do not agree"
+    elif not np.all(policy.group_prior > 0):
+        yield "its prior is not positive"
+    if type(policy.temperature) is not float:
+        yield "its temperature is not a number"
+
+
+def _postprocessor_faults(model: Any) -> Iterator[str]:
+    fitted = {name for name in vars(model) if name.endswith("_")}
+    if not fitted:
+        return
+    if missing := sorted({"atoms_", "draw_key_", "groups_", "multipliers_", "policy_"} - fitted):
+        yield f"it has no {', '.join(missing)}"
+    elif type(model.policy_) is not SoftmaxPolicy:
+        yield "its policy_ is not a policy"
+    else:
+        key = model.draw_key_
+        if not isinstance(key, np.ndarray) or key.dtype != np.uint64 or key.shape != (2,):
+            yield "its draw_key_ is not a key"
+        yield from _group_faults(model, len(model.policy_.group_prior))
+
+
+def _regressor_faults(model: Any) -> Iterator[str]:
+    fitted = {name for name in vars(model) if name.endswith("_")}
+    if not fitted:
+        return
+    postprocessor = getattr(model, "postprocessor_", None)
+    if missing := sorted({"estimator_", "postprocessor_", "groups_"} - fitted):
+        yield f"it has no {', '.join(missing)}"
+    elif type(postprocessor) is not ParityPostprocessor or not hasattr(postprocessor, "policy_"):
+        yield "its postprocessor_ is not a fitted one"
+    else:
+        yield from _group_faults(model, len(postprocessor.policy_.group_prior))
+
+
+def _pipeline_faults(model: Any) -> Iterator[str]:
+    if model.memory is not None:
+        yield "it has a memory, which belongs to one machine (set_params(memory=None) drops it)"
+    steps = model.steps
+    if type(steps) is not list or not all(type(step) is tuple and len(step) == 2 for step in steps):
+        yield "its steps are not pairs"
+
+
+def _group_faults(model: Any, n_groups: int) -> Iterator[str]:
+    groups = model.groups_
+    if not isinstance(groups, np.ndarray) or groups.shape != (n_groups,):
+        yield f"its groups_ are not {n_groups} labels"
+
+
+def _is_floats(value: Any, ndim: int) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == np.float64 and value.ndim == ndim
+
+
+_FAULTS: dict[str, Callable[[Any], Iterator[str]]] = {
+    "Support": _support_faults,
+    "SoftmaxPolicy": _policy_faults,
+    "ParityPostprocessor": _postprocessor_faults,
+    "ParityRegressor": _regressor_faults,
+    "Pipeline": _pipeline_faults,
+}
