@@ -152,6 +152,8 @@ def as_floats(values: Any, name: str) -> FloatArray:
 
 def _to_numpy(values: Any, name: str) -> tuple[AnyArray, Sequence[Hashable] | None]:
     """An array, and the columns' names where there are any."""
+    if type(values) is np.ndarray:
+        return values, None
     try:
         native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
         if isinstance(native, nw.DataFrame):

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from evenhand._kernels.chunks import map_chunks
-from evenhand._kernels.maxima import maxima
 from evenhand._kernels.softmax import LOG_2, moments
 from evenhand._typing import FloatArray
 from evenhand.calibration import CalibrationDiagnosis
@@ -197,17 +196,17 @@ def _measure(problem: DualProblem, multipliers: FloatArray) -> _Measures:
     # a row of ones that no logit looks at: its moment is the mean policy
     wider = np.concatenate([loadings, np.zeros((problem.n_atoms, 1))], axis=1)
 
-    def run(start: int, stop: int) -> tuple[float, float, FloatArray]:
-        design = np.ascontiguousarray(problem.design[:, start:stop])
-        weights = problem.weights[start:stop]
+    def run(start: int, stop: int) -> tuple[float, FloatArray, float]:
         size = stop - start
-        with_ones = np.concatenate([design, np.ones((1, size))])
-        smooth, moment = moments(with_ones, weights, wider, offset, len(with_ones), 0, size)
-        return smooth, maxima(design, weights, loadings, offset, 0, size), moment
+        with_ones = np.concatenate([problem.design[:, start:stop], np.ones((1, size))])
+        result: tuple[float, FloatArray, float] = moments(
+            with_ones, problem.weights[start:stop], wider, offset, len(with_ones), 0, size
+        )
+        return result
 
     smooth = largest = 0.0
     moment = np.zeros((len(problem.design) + 1, problem.n_atoms))
-    for part_smooth, part_largest, part_moment in map_chunks(run, problem.n_rows, problem.n_atoms):
+    for part_smooth, part_moment, part_largest in map_chunks(run, problem.n_rows, problem.n_atoms):
         smooth += part_smooth
         largest += part_largest
         moment += part_moment

@@ -38,15 +38,15 @@ def evaluate(problem: DualProblem, multipliers: FloatArray) -> Evaluation:
     """F(Phi) and the gradient of its smooth part, in one pass over the rows."""
     loadings, offset = policy_loadings(problem, multipliers)
 
-    def run(start: int, stop: int) -> tuple[float, FloatArray]:
-        result: tuple[float, FloatArray] = moments(
+    def run(start: int, stop: int) -> tuple[float, FloatArray, float]:
+        result: tuple[float, FloatArray, float] = moments(
             problem.design, problem.weights, loadings, offset, problem.n_kept, start, stop
         )
         return result
 
     total = 0.0
     kept = np.zeros((problem.n_kept, problem.n_atoms))  # E[u pi]
-    for value, moment in map_chunks(run, problem.n_rows, problem.n_atoms):
+    for value, moment, _ in map_chunks(run, problem.n_rows, problem.n_atoms):
         total += value
         kept += moment
     smooth = total * LOG_2 / problem.temperature - problem.mean_constant()
@@ -100,7 +100,9 @@ def _group_blocks(problem: DualProblem, outer: FloatArray, mass: FloatArray) -> 
     out = np.zeros((n_groups, n_constraints, n_groups, n_constraints))
     pairs = [(s, t) for s in range(problem.n_kept) for t in range(s, problem.n_kept)]
     for (s, t), upper, diagonal in zip(pairs, outer, mass, strict=True):
-        block = np.diag(diagonal) - np.triu(upper) - np.triu(upper, 1).T
+        above = np.triu(upper, 1)
+        block = -(above + above.T)
+        np.fill_diagonal(block, diagonal - np.diag(upper))
         block = operator.apply(operator.apply(block).T)
         share = np.outer(problem.mixing[s], problem.mixing[t])
         if s != t:

@@ -125,18 +125,28 @@ def _range_without_outliers(scores: FloatArray, weights: FloatArray | None) -> t
     n_rows = len(scores)
     if n_rows < FEWEST_TO_CUT:
         return low, high
-    order = np.argsort(scores)
-    ranked = scores[order]
-    share = max(TAIL, 1.5 / n_rows)  # 1.5: one row, whichever way its weight is rounded
-    below = np.arange(1, n_rows + 1) / n_rows if weights is None else np.cumsum(weights[order])
-    first, last = np.searchsorted(below, [share, below[-1] - share], side="right")
-    near, far = float(ranked[first]), float(ranked[last])
+    near, far = _central_range(scores, weights, max(TAIL, 1.5 / n_rows))  # 1.5: one row, however rounded
     width = far - near
     # Where the central scores are all the same, any grid that has them serves the others best.
     if not NARROWEST * max(abs(near), abs(far)) < width < math.inf:
         return low, high
-    kept = ranked[(ranked >= near - FENCE * width) & (ranked <= far + FENCE * width)]
-    return float(kept[0]), float(kept[-1])
+    if near - FENCE * width <= low and high <= far + FENCE * width:
+        return low, high
+    kept = scores[(scores >= near - FENCE * width) & (scores <= far + FENCE * width)]
+    return float(kept.min()), float(kept.max())
+
+
+def _central_range(scores: FloatArray, weights: FloatArray | None, share: float) -> tuple[float, float]:
+    """Lowest and highest of the scores that remain without `share` of the weight on each side."""
+    n_rows = len(scores)
+    if weights is None:
+        first, last = int(share * n_rows), math.ceil((1.0 - share) * n_rows) - 1
+        ranked = np.partition(scores, [first, last])  # a sort would take as long as a pass over the rows
+        return float(ranked[first]), float(ranked[last])
+    order = np.argsort(scores)
+    below = np.cumsum(weights[order])
+    first, last = np.searchsorted(below, [share, below[-1] - share], side="right")
+    return float(scores[order[first]]), float(scores[order[last]])
 
 
 def automatic_beta(n_rows: int) -> float:

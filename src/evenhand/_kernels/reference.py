@@ -24,13 +24,6 @@ def _policy(logits: FloatArray) -> tuple[FloatArray, FloatArray]:
     return powers / total, (np.log2(total) + top)[:, 0]
 
 
-def maxima(
-    design: AnyArray, weights: AnyArray, loadings: AnyArray, offset: AnyArray, start: int, stop: int
-) -> float:
-    """`sum_i w_i * max_l logits_i[l]`."""
-    return float(weights[start:stop] @ _logits(design, loadings, offset, start, stop).max(axis=1))
-
-
 def moments(
     design: AnyArray,
     weights: AnyArray,
@@ -39,12 +32,13 @@ def moments(
     n_moments: int,
     start: int,
     stop: int,
-) -> tuple[float, FloatArray]:
-    """`sum_i w_i * log2sumexp2(logits_i)` and `sum_i w_i * design[k, i] * policy_i`, k < n_moments."""
-    policy, log_sum = _policy(_logits(design, loadings, offset, start, stop))
+) -> tuple[float, FloatArray, float]:
+    """Sums of log-sum-exps, of `design[k, i] * policy_i` for k < n_moments, and of largest logits."""
+    logits = _logits(design, loadings, offset, start, stop)
+    policy, log_sum = _policy(logits)
     rows = weights[start:stop].astype(np.float64)
     moment: FloatArray = (design[:n_moments, start:stop] * rows) @ policy
-    return float(rows @ log_sum), moment
+    return float(rows @ log_sum), moment, float(rows @ logits.max(axis=1))
 
 
 def curvature(

@@ -100,8 +100,8 @@ def _workspace(n_atoms, n_features, like):
 def moments(design, weights, loadings, offset, n_moments, start, stop):
     """Weighted log-sum-exp and moments of the policy over rows `start : stop`.
 
-    Returns `sum_i w_i * log2sumexp2(logits_i)` and `sum_i w_i * design[k, i] * policy_i[l]` for the
-    first `n_moments` features, shape (n_moments, n_atoms).
+    Returns `sum_i w_i * log2sumexp2(logits_i)`; `sum_i w_i * design[k, i] * policy_i[l]` for the first
+    `n_moments` features, shape (n_moments, n_atoms); and `sum_i w_i * max_l logits_i[l]`.
     """
     n_features = design.shape[0]
     n_atoms = loadings.shape[0]
@@ -110,6 +110,7 @@ def moments(design, weights, loadings, offset, n_moments, start, stop):
     sums = np.zeros((n_moments, n_atoms, LANES), design.dtype)
     out = np.zeros((n_moments, n_atoms))
     value = 0.0
+    peak = 0.0
     pending = 0
     for block in range(start, stop, LANES):
         size = min(LANES, stop - block)
@@ -120,6 +121,7 @@ def moments(design, weights, loadings, offset, n_moments, start, stop):
             weight = weights[block + r] if r < size else 0.0
             if r < size:
                 value += weight * (np.log2(total[r]) + top[r])
+                peak += weight * top[r]
             for k in range(n_moments):
                 coefficients[k, r] = weight * lanes[k, r] / total[r]
         _add_moments_into(sums, coefficients, logits)
@@ -128,7 +130,7 @@ def moments(design, weights, loadings, offset, n_moments, start, stop):
             _flush_into(out, sums)
             pending = 0
     _flush_into(out, sums)
-    return value, out
+    return value, out, peak
 
 
 @njit(**_VECTORISE)

@@ -100,7 +100,7 @@ def summarise(name: str, problem: DualProblem, state: SolverState, status: Statu
     multipliers = np.array(state.multipliers)
     pair = getattr(state, "pair", None)  # the solver's own (Lambda, V), where it keeps one
     pair = split(multipliers) if pair is None else pair
-    now = evaluate(problem, multipliers)
+    now = getattr(state, "evaluation", None) or evaluate(problem, multipliers)
     return SolverResult(
         solver=name,
         status=status,

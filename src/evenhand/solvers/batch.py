@@ -42,7 +42,7 @@ class BatchState:
 
     stages: tuple[Stage, ...]  # those left; the first is being solved
     binding: IntArray  # indices of the groups that are solved for
-    n_groups: int
+    mixing: FloatArray  # of all groups, (n_kept, n_groups)
     point: FloatArray  # Phi of the binding groups, (n_constraints, n_binding)
     now: Evaluation
     damping: float
@@ -54,9 +54,20 @@ class BatchState:
     @property
     def multipliers(self) -> FloatArray:
         """Phi for all groups: the others follow from the binding ones and need no multiplier."""
-        out = np.zeros((self.point.shape[0], self.n_groups))
+        out = np.zeros((self.point.shape[0], self.mixing.shape[1]))
         out[:, self.binding] = self.point
         return out
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """The dual at `multipliers` over all rows, where it is known: on the last stage.
+
+        The binding groups span the imbalance, so their violations give those of all groups.
+        """
+        if len(self.stages) > 1:
+            return None
+        onto_all = np.linalg.pinv(self.mixing[:, self.binding]) @ self.mixing
+        return Evaluation(self.now.value, self.now.violation @ onto_all)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +100,7 @@ class Batch:
         return BatchState(
             stages=stages,
             binding=binding,
-            n_groups=problem.n_groups,
+            mixing=problem.mixing,
             point=point,
             now=evaluate(stages[0].problem, point),
             damping=_FIRST_DAMPING if start is None else 0.0,
