@@ -3,6 +3,7 @@
 from evenhand import certificates, datasets, metrics, plots, solvers
 from evenhand._kernels.chunks import get_num_threads, set_num_threads
 from evenhand._version import __version__
+from evenhand.audit import audit
 from evenhand.estimators import ParityRegressor
 from evenhand.frontier import frontier
 from evenhand.io import load, save
@@ -12,6 +13,7 @@ __all__ = [
     "ParityPostprocessor",
     "ParityRegressor",
     "__version__",
+    "audit",
     "certificates",
     "datasets",
     "frontier",

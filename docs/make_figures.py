@@ -1,0 +1,202 @@
+"""Draw the pictures of docs/plots.md from the paper's data sets, in colour, or in grey to check the print.
+
+Run it as `python docs/make_figures.py [folder] [--grey]`; EVENHAND_DATA names the folder of the data.
+"""
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import evenhand as eh
+from evenhand.calibration import diagnose_calibration
+from evenhand.history import History
+from evenhand.plots import (
+    CalibrationDisplay,
+    DistributionDisplay,
+    FrontierDisplay,
+    MovementDisplay,
+    TiltDisplay,
+)
+from evenhand.solvers import AcSa2, Sgd, Sgd3
+
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Case:
+    """Scores and group probabilities of rows that no nuisance was fitted on."""
+
+    fit: dict[str, Any]  # scores and group_proba of the parity step
+    test: dict[str, Any]  # the same of other rows, with y and sensitive_features
+    groups: list[str]
+
+
+def make_case(X: np.ndarray, y: np.ndarray, groups: np.ndarray) -> Case:
+    """40 % of the rows for the nuisances, 30 % for the parity step, 30 % for the test."""
+    rows = np.arange(len(y))
+    labeled, rest = train_test_split(rows, test_size=0.6, stratify=groups, random_state=SEED)
+    unlabeled, test = train_test_split(rest, test_size=0.5, stratify=groups[rest], random_state=SEED)
+    regressor = make_pipeline(StandardScaler(), Ridge(10.0)).fit(X[labeled], y[labeled])
+    classifier = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=1000))
+    classifier.fit(X[labeled], groups[labeled])
+    parts = [
+        {"scores": regressor.predict(X[part]), "group_proba": classifier.predict_proba(X[part])}
+        for part in (unlabeled, test)
+    ]
+    known = {"y": y[test], "sensitive_features": groups[test]}
+    return Case(parts[0], {**parts[1], **known}, classifier.classes_.tolist())
+
+
+def communities() -> Case:
+    """Two groups, few rows."""
+    data = eh.datasets.load_communities()
+    return make_case(data.data, data.target, np.where(data.sensitive_features == 1, "mostly white", "others"))
+
+
+def law_school() -> Case:
+    """Two groups, 20 800 rows; grades."""
+    data = eh.datasets.load_law_school()
+    return make_case(data.data, data.target * 4.0, np.where(data.sensitive_features == 1, "white", "others"))
+
+
+def adult() -> Case:
+    """Five groups with long names."""
+    data = eh.datasets.load_adult()
+    return make_case(data.data, data.target * 100.0, data.race)
+
+
+def fitted(case: Case, epsilon: float = 0.05) -> eh.ParityPostprocessor:
+    """The parity step of a case."""
+    return eh.ParityPostprocessor(epsilon=epsilon).fit(**case.fit)
+
+
+def rows(case: Case) -> tuple[Any, Any, Any]:
+    """Test rows as the displays take them."""
+    return case.test["scores"], case.test["group_proba"], case.test["sensitive_features"]
+
+
+def distribution(case: Case, unit: str) -> Any:
+    """Before and after."""
+    return DistributionDisplay.from_model(fitted(case), *rows(case), value_name=unit).plot()
+
+
+def movement(case: Case, unit: str) -> Any:
+    """Who moved."""
+    return MovementDisplay.from_model(fitted(case), *rows(case), value_name=unit).plot()
+
+
+def tilt(case: Case, unit: str) -> Any:
+    """What each group is drawn to."""
+    model = fitted(case)
+    display = TiltDisplay.from_tilt(
+        model.atoms_, model.tilt_, model.group_prior_, case.groups, value_name=unit
+    )
+    return display.plot()
+
+
+def calibration(case: Case) -> Any:
+    """Group probabilities against groups."""
+    codes = np.searchsorted(case.groups, case.test["sensitive_features"])
+    proba = case.test["group_proba"]
+    diagnosis = diagnose_calibration(proba, codes, case.groups, proba.mean(axis=0))
+    return CalibrationDisplay.from_diagnosis(diagnosis).plot()
+
+
+def frontier(case: Case) -> Any:
+    """Risk against unfairness with intervals over resampled test rows, and two simple baselines."""
+    epsilons = np.geomspace(0.01, 0.3, 7)
+    path = eh.frontier(eh.ParityPostprocessor(), **case.fit, epsilons=epsilons, test=case.test)
+    y, groups = case.test["y"], case.test["sensitive_features"]
+    pmfs = [model.predict_pmf(*rows(case)[:2]) for model in path.models]
+    rng = np.random.default_rng(SEED)
+    draws = []
+    for _ in range(100):
+        some = rng.integers(len(y), size=len(y))
+        draws.append(
+            [
+                (
+                    eh.metrics.risk(y[some], pmf[some], model.atoms_),
+                    max(eh.metrics.ks_unfairness(pmf[some], groups[some]).values()),
+                )
+                for model, pmf in zip(path.models, pmfs, strict=True)
+            ]
+        )
+    low_high = np.quantile(draws, [0.025, 0.975], axis=0)  # (2, n_points, 2)
+    constant = np.full(len(y), case.fit["scores"].mean())
+    others = {"constant": constant, "mean, not draw": path.models[0].predict_mean(*rows(case)[:2])}
+    return FrontierDisplay(
+        epsilon=path.frame("pandas")["epsilon"].to_numpy(),
+        risk=path.risk,
+        unfairness=path.max_ks,
+        base_risk=path.base.risk,
+        base_unfairness=path.base.largest("ks"),
+        risk_interval=low_high[:, :, 0],
+        unfairness_interval=low_high[:, :, 1],
+        baselines={
+            name: (max(eh.metrics.ks_unfairness(other, groups).values()), eh.metrics.risk(y, other))
+            for name, other in others.items()
+        },
+    ).plot()
+
+
+def convergence(case: Case) -> Any:
+    """Three solvers on the same rows."""
+    display: Any = None
+    # Small chunks: a callback is called after each.
+    options = {"n_steps": 50_000, "chunk_size": 50, "random_state": SEED}
+    for solver in ("batch", Sgd(**options), Sgd3(inner=AcSa2(), **options)):
+        history = History(growth=1.25)
+        model = eh.ParityPostprocessor(epsilon=0.05, solver=solver, random_state=SEED)
+        model.fit(**case.fit, callback=history)
+        one = history.measure(model, case.test)
+        display = one if display is None else display + one
+    return display.plot()
+
+
+def main() -> None:
+    """Draw them all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).parent / "figures")
+    parser.add_argument("--grey", action="store_true")
+    asked = parser.parse_args()
+    matplotlib.use("Agg")
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    small, law, five = communities(), law_school(), adult()
+    crimes, grade, age = "crimes per head (normalised)", "grade (of 4)", "age (years)"
+    made = {
+        "distribution-communities": lambda: distribution(small, crimes.capitalize()),
+        "distribution-law": lambda: distribution(law, grade.capitalize()),
+        "distribution-adult": lambda: distribution(five, age.capitalize()),
+        "frontier-communities": lambda: frontier(small),
+        "convergence-communities": lambda: convergence(small),
+        "calibration-law": lambda: calibration(law),
+        "calibration-adult": lambda: calibration(five),
+        "tilt-communities": lambda: tilt(small, crimes.capitalize()),
+        "tilt-adult": lambda: tilt(five, age.capitalize()),
+        "movement-communities": lambda: movement(small, crimes),
+        "movement-adult": lambda: movement(five, age),
+    }
+    for name, draw in made.items():
+        save(draw().figure_, asked.folder / f"{name}.png", asked.grey)
+
+
+def save(figure: Any, path: Path, grey: bool) -> None:
+    """Write a small PNG with a palette of 64 colours."""
+    from PIL import Image
+
+    figure.savefig(path, dpi=110)
+    matplotlib.pyplot.close(figure)
+    image = Image.open(path).convert("L" if grey else "RGB")
+    image.quantize(64, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+if __name__ == "__main__":
+    main()

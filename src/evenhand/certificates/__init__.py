@@ -1,0 +1,21 @@
+"""What can be proved of a fitted policy, in three kinds.
+
+| kind | function | speaks of |
+| --- | --- | --- |
+| optimisation | `certify` | the rows of the fit, their given scores and group probabilities |
+| held-out | `certify_held_out` | the population, with probability 1 - delta over held-out rows |
+| plug-in | `certify_plugin` | what errors of the scores and of the group probabilities can add |
+"""
+
+from evenhand.certificates.heldout import HeldOutCertificate, certify_held_out
+from evenhand.certificates.optimisation import Certificate, certify
+from evenhand.certificates.plugin import PluginCertificate, certify_plugin
+
+__all__ = [
+    "Certificate",
+    "HeldOutCertificate",
+    "PluginCertificate",
+    "certify",
+    "certify_held_out",
+    "certify_plugin",
+]

@@ -1,0 +1,285 @@
+"""What held-out rows with known groups prove about the population."""
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.utils import _safe_indexing
+
+from evenhand._frames import make_frame
+from evenhand._typing import AnyArray, FloatArray, IntArray
+from evenhand._validation import as_floats, check_epsilon
+from evenhand.certificates.deviations import excess_width, share_interval, shortfall_width
+from evenhand.metrics import BLOCK_ENTRIES, PMF_TOLERANCE, GroupMasses, ks_distances, membership_of
+
+Kind = Literal["pmf", "values"]
+SHARE_OF_DELTA = 0.1  # spent on the groups' shares, which matter less than the gaps
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldOutCertificate:
+    """Bounds on the Kolmogorov-Smirnov distance between each group and all, in the population.
+
+    With probability 1 - delta over the held-out rows, every group's distance lies between its `lower` and
+    its `upper`, all groups at once. See `certify_held_out` for what that takes.
+    """
+
+    groups: tuple[Hashable, ...]
+    counts: IntArray  # held-out rows of each group, (n_groups,) as all below
+    estimate: FloatArray  # distance on these rows, which noise pushes up
+    lower: FloatArray
+    upper: FloatArray
+    epsilon: FloatArray | None  # tolerances to compare with
+    delta: float
+    kind: Kind  # "pmf": of the randomised predictor; "values": of the predictor that gave these values
+
+    @property
+    def n_rows(self) -> int:
+        """Number of held-out rows."""
+        return int(self.counts.sum())
+
+    @property
+    def holds(self) -> bool:
+        """Whether every group is proved to be within its epsilon."""
+        return bool((self.upper <= self._tolerances()).all())
+
+    @property
+    def refuted(self) -> bool:
+        """Whether some group is proved to be beyond its epsilon."""
+        return bool((self.lower > self._tolerances()).any())
+
+    def verdicts(self) -> list[str]:
+        """One sentence for each group."""
+        return [self._verdict(group) for group in range(len(self.groups))]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain Python numbers, lists and strings, ready for JSON."""
+        return {
+            "groups": [str(group) for group in self.groups],
+            "counts": self.counts.tolist(),
+            "estimate": self.estimate.tolist(),
+            "lower": self.lower.tolist(),
+            "upper": self.upper.tolist(),
+            "epsilon": None if self.epsilon is None else self.epsilon.tolist(),
+            "delta": self.delta,
+            "kind": self.kind,
+            "verdicts": self.verdicts(),
+        }
+
+    def frame(self, backend: str | None = None) -> Any:
+        """One row for each group, as a data frame.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"} or None, default=None
+        """
+        columns: dict[str, Any] = {
+            "group": [str(group) for group in self.groups],
+            "rows": self.counts,
+            "estimate": self.estimate,
+            "lower": self.lower,
+            "upper": self.upper,
+        }
+        if self.epsilon is not None:
+            columns["epsilon"] = self.epsilon
+        return make_frame(columns, backend)
+
+    def __str__(self) -> str:
+        """What is certified, and one sentence for each group."""
+        whose = "the randomised predictor" if self.kind == "pmf" else "the predictor that gave these values"
+        title = (
+            f"With probability {1 - self.delta:.4g} over the choice of {self.n_rows} held-out rows, all of "
+            f"this is true of {whose} in the population:"
+        )
+        return "\n".join([title, *("  " + verdict for verdict in self.verdicts())])
+
+    def _tolerances(self) -> FloatArray:
+        if self.epsilon is None:
+            raise ValueError("No epsilon was given to compare with: pass epsilon= to certify_held_out.")
+        return self.epsilon
+
+    def _verdict(self, group: int) -> str:
+        lower, upper = self.lower[group], self.upper[group]
+        said = (
+            f"Group {self.groups[group]} is at most {upper:.4f} in KS from everybody, and at least "
+            f"{lower:.4f} (these rows show {self.estimate[group]:.4f}, {self.counts[group]} of them in "
+            "the group)"
+        )
+        if self.epsilon is None:
+            return said + "."
+        epsilon = self.epsilon[group]
+        if upper <= epsilon:
+            return f"{said}: within epsilon = {epsilon:.4g}."
+        if lower > epsilon:
+            return f"{said}: beyond epsilon = {epsilon:.4g}."
+        return f"{said}: these rows cannot tell whether that is within epsilon = {epsilon:.4g}."
+
+
+def certify_held_out(
+    predictions: Any,
+    sensitive_features: Any,
+    *,
+    X: Any = None,
+    atoms: Any = None,
+    epsilon: Any = None,
+    delta: float = 0.05,
+) -> HeldOutCertificate:
+    """Bound the population's Kolmogorov-Smirnov distance of every group, with probability 1 - delta.
+
+    Everybody's distribution mixes group s, whose share is p_s, with the rest, so
+
+        U_s = sup_t |F_s(t) - F(t)| = (1 - p_s) D_s,    D_s = sup_t |F_s(t) - F_rest(t)|.
+
+    Given which rows are in group s, its n_s rows and the other n - n_s are two independent samples that show
+    a gap. D_s is at most that plus `sqrt((1 / n_s + 1 / (n - n_s)) log(1 / level) / 2)`, since at the point
+    where D_s is reached Hoeffding's inequality bounds what the rows hide; from below it takes a bound at all
+    points at once (`evenhand.certificates.deviations` has both proofs). p_s has its Clopper-Pearson interval.
+    A tenth of delta goes to the shares, the rest to the two sides of the gaps; what each group gets of it is
+    its part in a union over groups, except that two groups have one gap between them. Nothing asks F to be
+    continuous, nor n to be large.
+
+    It takes that the held-out rows are independent draws from the population, and that nothing about the
+    predictor (its key of draws included) was chosen on them. Then, for
+
+    - a pmf: it is about the randomised predictor, whose draws have these distributions;
+    - values: about whatever gives them. For the reproducible draws of `predict` the key is a constant
+      of the model, the draw a function of the row (or of its id), and so the values of independent rows are
+      independent: nothing is asked of the hash. The distance is that of the very predictor in use.
+
+    Rows of unequal weight are not covered.
+
+    Parameters
+    ----------
+    predictions : array of shape (n, n_atoms) or (n,), or a fitted model
+        A pmf, values, or a model with `predict_pmf`, which is then called on `X`.
+    sensitive_features : array of shape (n,)
+        Group of each row, labels of any one type.
+    X : table of n rows or (scores, group_proba), optional
+        What the model predicts from; a tuple is passed on as two arguments.
+    atoms : array of shape (n_atoms,), optional
+        All that the predictor can give. Needed for nothing, but with few atoms it sharpens the lower bounds.
+    epsilon : float, array of shape (n_groups,) or dict, optional
+        Tolerances to compare with, groups in sorted order.
+    delta : float
+        The probability with which the certificate may be wrong, in (0, 1).
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> print(certify_held_out(rng.normal(size=20_000), rng.integers(2, size=20_000), epsilon=0.05))
+    With probability 0.95 over the choice of 20000 held-out rows, all of this is true of the predictor that
+    gave these values in the population:
+      Group 0 is at most 0.0161 in KS from everybody, and at least 0.0000 (these rows show 0.0061, 10026 of
+    them in the group): within epsilon = 0.05.
+      Group 1 is at most 0.0162 in KS from everybody, and at least 0.0000 (these rows show 0.0061, 9974 of
+    them in the group): within epsilon = 0.05.
+    """
+    if not 0.0 < delta < 1.0:
+        raise ValueError(f"delta must lie strictly between 0 and 1: got {delta!r}.")
+    masses, kind, n_atoms = _masses(predictions, sensitive_features, X, atoms)
+    n_groups = len(masses.labels)
+    if n_groups < 2:
+        raise ValueError(
+            f"sensitive_features needs two groups or more: all rows are in group {masses.labels[0]!r}."
+        )
+    counts = np.rint(masses.masses.sum(axis=1)).astype(np.int64)
+    n_rows = int(counts.sum())
+    n_gaps = 1 if n_groups == 2 else n_groups
+    gap_level = (1.0 - SHARE_OF_DELTA) * delta / (2 * n_gaps)  # half for each side
+    share_level = SHARE_OF_DELTA * delta / (2 * n_gaps)  # two shares are one, seen from both sides
+    estimate = ks_distances(masses)
+    lower, upper = np.empty(n_groups), np.empty(n_groups)
+    for group, count in enumerate(counts.tolist()):
+        gap = estimate[group] / (1.0 - count / n_rows)
+        sizes = count, n_rows - count, gap_level
+        overstated = excess_width(*sizes, averaged=kind == "pmf", n_atoms=n_atoms)
+        low, high = share_interval(count, n_rows, share_level)
+        lower[group] = (1.0 - high) * max(gap - overstated, 0.0)
+        upper[group] = (1.0 - low) * min(gap + shortfall_width(*sizes), 1.0)
+    tolerances = None if epsilon is None else np.array(check_epsilon(epsilon, masses.labels))
+    return HeldOutCertificate(masses.labels, counts, estimate, lower, upper, tolerances, float(delta), kind)
+
+
+def _masses(
+    predictions: Any, sensitive_features: Any, X: Any, atoms: Any
+) -> tuple[GroupMasses, Kind, int | None]:
+    """How the predictions of each group are spread, what they are, and the number of atoms if known."""
+    if hasattr(predictions, "predict_pmf"):
+        if X is None:
+            raise ValueError(
+                "A model needs X=, the rows to predict; a post-processor X=(scores, group_proba)."
+            )
+        return _pmf_masses(_predicted(predictions, X, sensitive_features), sensitive_features)
+    prediction = np.asarray(predictions)
+    if prediction.ndim not in (1, 2) or prediction.size == 0:
+        raise ValueError(
+            "predictions must be a pmf of shape (n, n_atoms), values of shape (n,) or a fitted model: "
+            f"got shape {prediction.shape}."
+        )
+    if prediction.ndim == 2:
+        return _pmf_masses(_sliced(prediction), sensitive_features)
+    values = as_floats(predictions, "predictions")
+    if not np.isfinite(values).all():
+        raise ValueError("predictions has NaN or infinite values; a certificate cannot leave rows out.")
+    n_atoms = None
+    if atoms is not None:
+        grid = np.unique(as_floats(atoms, "atoms"))
+        if not np.isin(values, grid).all():
+            raise ValueError("predictions has values that are not among the atoms; leave atoms out.")
+        n_atoms = len(grid)
+    masses = GroupMasses.of_values(values, membership_of(sensitive_features, len(values)))
+    return masses, "values", n_atoms
+
+
+def _pmf_masses(blocks: Iterator[AnyArray], sensitive_features: Any) -> tuple[GroupMasses, Kind, int | None]:
+    """Sums of pmfs by group; each block is checked and dropped."""
+    n_labels = len(np.asarray(sensitive_features))
+    members = membership_of(sensitive_features, n_labels)
+    sums: list[FloatArray] = []
+    start = 0
+    for block in blocks:
+        pmf = _checked(np.asarray(block, dtype=np.float64), start)
+        start += len(pmf)
+        if start <= n_labels:
+            sums.append(members.of_rows(slice(start - len(pmf), start)) @ pmf)
+    if start != n_labels:
+        raise ValueError(
+            f"sensitive_features needs one label per row: got {n_labels} labels for {start} predictions."
+        )
+    total: FloatArray = np.sum(sums, axis=0)
+    return GroupMasses(members.labels, total, None), "pmf", total.shape[1]
+
+
+def _checked(pmf: FloatArray, start: int) -> FloatArray:
+    """Rows scaled to sum to one exactly, refused where they are not probabilities."""
+    sums = pmf.sum(axis=1)
+    bad = ~(np.abs(sums - 1.0) <= PMF_TOLERANCE) | ~(pmf.min(axis=1) >= -PMF_TOLERANCE)
+    if bad.any():
+        row = int(bad.argmax())
+        raise ValueError(
+            f"The rows of a pmf must be probabilities that sum to one: row {start + row} has the sum "
+            f"{sums[row]:.6g} and the minimum {pmf[row].min():.6g}."
+        )
+    scaled: FloatArray = pmf / sums[:, None]
+    return scaled
+
+
+def _sliced(pmf: AnyArray) -> Iterator[AnyArray]:
+    size = max(1, BLOCK_ENTRIES // pmf.shape[1])
+    for start in range(0, len(pmf), size):
+        yield pmf[start : start + size]
+
+
+def _predicted(model: Any, X: Any, sensitive_features: Any) -> Iterator[AnyArray]:
+    """The model's pmf, block by block, so that memory does not grow with the rows."""
+    inputs = X if isinstance(X, tuple) else (X,)
+    n_rows = len(np.asarray(inputs[0])) if isinstance(inputs[0], list) else inputs[0].shape[0]
+    n_atoms = len(getattr(model, "postprocessor_", model).atoms_)
+    size = max(1, BLOCK_ENTRIES // n_atoms)
+    for start in range(0, n_rows, size):
+        rows = np.arange(start, min(start + size, n_rows))
+        known = {}
+        if getattr(model, "aware", False):
+            known = {"sensitive_features": _safe_indexing(sensitive_features, rows)}
+        yield model.predict_pmf(*(_safe_indexing(part, rows) for part in inputs), **known)

@@ -1,0 +1,273 @@
+"""How errors of the scores and of the group probabilities enter (paper, Lemmas 5.1 and 5.2)."""
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from evenhand._typing import FloatArray
+from evenhand._validation import as_floats, check_rows_of
+from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
+from evenhand.metrics import membership_of
+
+N_SCORE_BINS = 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PluginCertificate:
+    """What wrong scores and wrong group probabilities can add to the violation and to the risk.
+
+    Estimates from held-out rows, without a confidence level: `certify_held_out` has one. Where the truth
+    cannot be told from noise there are two figures, `_shown` (what bins of rows reveal, so the least) and a
+    ceiling (all of the noise counted as error, so the most). Those of the risk need y, and are None without.
+    """
+
+    parity: str
+    groups: tuple[Hashable, ...]
+    n_rows: int
+    epsilon: FloatArray  # (n_groups,)
+    violation: FloatArray  # what the fit's rows have, by the given probabilities
+    parity_cost: FloatArray  # what errors of the probabilities can add to it, as far as rows show
+    imbalance_error_shown: float  # E^1/2 |t_hat - t|^2, of the means over bins
+    imbalance_error_ceiling: float  # the same with the group itself for its probability
+    lemma_parity_bound: float | None  # Lemma 5.1, where parity is "pmf": norm of the excesses
+    optimality_gap: float  # of the fit, by the given scores and probabilities
+    score_error_shown: float | None  # E^1/2 (eta_hat - eta)^2, of the means over bins of the scores
+    score_error_ceiling: float | None  # E |y - eta_hat|
+    score_cost: float | None  # what errors of the scores can add to the gap, at most
+    group_cost: float  # what errors of the probabilities can add to the gap, at most
+    lemma_risk_bound: float | None  # Lemma 5.2, where parity is "pmf"
+    calibration: CalibrationDiagnosis
+
+    @property
+    def violation_bound(self) -> FloatArray:
+        """The true violation of each group, as far as held-out rows show, at most."""
+        return self.violation + self.parity_cost
+
+    @property
+    def risk_gap_bound(self) -> float | None:
+        """The true risk is at most this much above the best one, on rows like those of the fit."""
+        return None if self.score_cost is None else self.optimality_gap + self.score_cost + self.group_cost
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain Python numbers, lists and strings, ready for JSON."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name, value in plain.items():
+            plain[name] = value.tolist() if isinstance(value, np.ndarray) else value
+        bound = self.violation_bound.tolist()
+        return plain | {
+            "groups": [str(group) for group in self.groups],
+            "calibration": self.calibration.to_dict(),
+            "violation_bound": bound,
+            "risk_gap_bound": self.risk_gap_bound,
+        }
+
+    def __str__(self) -> str:
+        """One sentence for each group, and two on the risk."""
+        lines = [f"What errors of the scores and of the group probabilities can do ({self.n_rows} rows):"]
+        for s, group in enumerate(self.groups):
+            floor, limit = self.calibration.parity_cost_floor[s], self.calibration.parity_cost_limit[s]
+            noise = "no more than" if self.calibration.parity_cost[s] <= limit else "more than"
+            lines.append(
+                f"  Group {group}: the fit has a violation of {self.violation[s]:.4f}; errors of its "
+                f"probability add at most about {self.parity_cost[s]:.4f}, {noise} noise alone would show "
+                f"(about {floor:.4f} in probability)."
+            )
+        lines.append(
+            f"  Risk: the fit is within {self.optimality_gap:.3g} of the best by the given numbers; errors "
+            f"of the group probabilities add at most {self.group_cost:.3g}, if all their noise were error."
+        )
+        if self.score_cost is not None:
+            lines.append(
+                f"  Errors of the scores add at most {self.score_cost:.3g}, if all of the mean residual "
+                f"{self.score_error_ceiling:.3g} were error; bins of the scores show "
+                f"{self.score_error_shown:.3g}."
+            )
+        return "\n".join(lines)
+
+
+def certify_plugin(
+    model: Any,
+    sensitive_features: Any,
+    y: Any = None,
+    *,
+    X: Any = None,
+    scores: Any = None,
+    group_proba: Any = None,
+) -> PluginCertificate:
+    """Say what errors of eta and tau can add, from held-out rows with known groups (and targets).
+
+    Let `d_s = t_hat_s - t_s` be the error of the imbalance, and `e = |eta_hat - eta|` that of the score.
+
+    **Violation** (Lemma 5.1). For any event about the prediction, true and certified violations differ by at
+    most `parity_cost_s` (see `diagnose_calibration`). So the true violation is at most the certified one
+    plus that, for "cdf", "tv" and "pmf" in each group; `lemma_parity_bound` is the lemma's own form,
+    `|G| + E^1/2 |d|^2` for the root of the sum of squared excesses over atoms and groups. Its proof needs
+    `sum_l pi(l)^2 <= 1`, which cumulated probabilities do not have, so it is given for "pmf" alone.
+
+    **Risk** (Lemma 5.2). Let pi be the fitted policy and pi* any that meets the tolerances in truth. By weak
+    duality at the multipliers Phi, with the tilt theta, pi* has a risk by the given numbers of at least
+
+        lower bound - |E sum_s sum_l pi*(l) theta_ls d_s|,
+
+    and the costs `(eta - y_l)^2` and `(eta_hat - y_l)^2` differ, but for what no atom changes, by
+    `2 (eta_hat - eta) y_l`. So, W being the width of the grid and c_s, w_s the centre and width of theta_s's
+    range, `risk(pi) - risk(pi*)` is at most the certified optimality gap plus
+
+        2 W E e    +    sum_s (|c_s| |E d_s| + w_s E|d_s| / 2).
+
+    The lemma has `2 E max_l |r_l - r_hat_l|`, at least as large, for the first, and
+    `sqrt(2) |(Lambda, V)| E^1/2 |d|^2` for the second; `lemma_risk_bound` is with these (and the gap that
+    `certify` gives in place of Lemma 3.5's, whose second part has a slip of sign).
+
+    **What rows can tell.** Neither e nor d_s is observed: y and the group are eta and tau plus noise, and
+    no sample tells that noise from error. By Jensen, given x, `E e <= E|y - eta_hat|`,
+    `E e^2 <= E(y - eta_hat)^2` and `E|d_s| <= E|tau_hat_s / p_s - 1{S = s} / q_s|`: these are the ceilings,
+    and the bounds on the risk use them. They stay large however good the models are, as large as the noise.
+    Means over bins give the least that the errors can be, up to the bins' own noise.
+    All is an estimate; and the fit's own figures are those of its rows, which new rows exceed.
+
+    Parameters
+    ----------
+    model : ParityPostprocessor or ParityRegressor
+        Fitted.
+    sensitive_features : array of shape (n,)
+        Group of each held-out row, among the model's.
+    y : array of shape (n,), optional
+        Targets, for the risk.
+    X : table of n rows, optional
+        Held-out rows for a ParityRegressor.
+    scores, group_proba : arrays of shape (n,) and (n, n_groups), optional
+        Held-out rows for a ParityPostprocessor.
+
+    Examples
+    --------
+    >>> from evenhand import ParityPostprocessor
+    >>> from evenhand.datasets import make_population
+    >>> pile, held = (make_population(4000, 2, random_state=seed) for seed in (0, 1))
+    >>> model = ParityPostprocessor(epsilon=0.02).fit(pile.scores, pile.group_proba)
+    >>> certificate = certify_plugin(
+    ...     model, held.sensitive_features, held.target, scores=held.scores, group_proba=held.group_proba
+    ... )
+    >>> certificate.violation.round(2), certificate.parity_cost.round(2)
+    (array([0.02, 0.01]), array([0.06, 0.03]))
+    """
+    fitted = getattr(model, "postprocessor_", model)
+    labels = tuple(fitted.groups_.tolist())
+    if X is not None:
+        scores, group_proba = model._nuisances(X, sensitive_features if model.aware else None)
+    elif scores is None or group_proba is None:
+        raise ValueError("certify_plugin needs the held-out rows: X=, or scores= and group_proba=.")
+    rows = check_rows_of(scores, group_proba, labels)
+    members = membership_of(sensitive_features, len(rows.scores))
+    unknown = [label for label in members.labels if label not in labels]
+    if unknown:
+        raise ValueError(f"sensitive_features has groups that the fit has not seen: {unknown[0]!r}.")
+    assert members.codes is not None
+    codes = np.array([labels.index(label) for label in members.labels])[members.codes]
+    diagnosis = diagnose_calibration(rows.group_proba, codes, labels, fitted.group_prior_, scores=rows.scores)
+    target = None if y is None else _check_target(y, len(rows.scores))
+    errors = rows.group_proba / fitted.group_prior_ - np.eye(len(labels))[codes] / diagnosis.observed_share
+    return _assemble(fitted, diagnosis, _imbalance(errors, diagnosis), rows.scores, target)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Imbalance:
+    """Errors of the imbalance."""
+
+    mean: FloatArray  # E d_s, (n_groups,)
+    absolute: FloatArray  # ceiling of E|d_s|, (n_groups,)
+    shown: float
+    ceiling: float
+
+
+def _imbalance(errors: FloatArray, diagnosis: CalibrationDiagnosis) -> _Imbalance:
+    return _Imbalance(
+        mean=errors.mean(axis=0),
+        absolute=np.abs(errors).mean(axis=0),
+        shown=float(np.linalg.norm(diagnosis.lemma_term)),
+        ceiling=math.sqrt((errors**2).sum(axis=1).mean()),
+    )
+
+
+def _assemble(
+    fitted: Any,
+    diagnosis: CalibrationDiagnosis,
+    imbalance: _Imbalance,
+    scores: FloatArray,
+    target: FloatArray | None,
+) -> PluginCertificate:
+    certificate, support = fitted.certificate_, fitted.policy_.support
+    unit = support.half_width**2
+    tilt = fitted.tilt_
+    centre, width = (tilt.max(axis=0) + tilt.min(axis=0)) / 2, np.ptp(tilt, axis=0)
+    group_cost = unit * float(np.abs(centre) @ np.abs(imbalance.mean) + width @ imbalance.absolute / 2)
+    is_pmf = certificate.parity == "pmf"
+    eta = None if target is None else _score_errors(support.clip(scores), target, fitted.atoms_)
+    lemma_risk = None
+    if is_pmf and eta is not None:
+        size = unit * float(np.linalg.norm(fitted.multipliers_))
+        lemma_risk = certificate.risk_bound + eta.lemma_term + math.sqrt(2.0) * size * imbalance.ceiling
+    return PluginCertificate(
+        parity=certificate.parity,
+        groups=diagnosis.groups,
+        n_rows=diagnosis.n_rows,
+        epsilon=certificate.epsilon,
+        violation=certificate.violation,
+        parity_cost=_cost_in_units(certificate.parity, diagnosis, support.half_width),
+        imbalance_error_shown=imbalance.shown,
+        imbalance_error_ceiling=imbalance.ceiling,
+        lemma_parity_bound=certificate.gradient_map_norm + imbalance.shown if is_pmf else None,
+        optimality_gap=certificate.optimality_gap,
+        score_error_shown=None if eta is None else eta.shown,
+        score_error_ceiling=None if eta is None else eta.ceiling,
+        score_cost=None if eta is None else eta.cost,
+        group_cost=group_cost,
+        lemma_risk_bound=lemma_risk,
+        calibration=diagnosis,
+    )
+
+
+def _cost_in_units(parity: str, diagnosis: CalibrationDiagnosis, half_width: float) -> FloatArray:
+    """The parity cost in the units of the violation."""
+    cost = diagnosis.parity_cost
+    if parity == "mean":  # a mean in [-1, 1] times d_s, so E|d_s| of the bins
+        return half_width * (2.0 * cost - np.abs(diagnosis.mean_proba / diagnosis.group_prior - 1.0))
+    return 2.0 * half_width * cost if parity == "w1" else cost
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ScoreErrors:
+    """Errors of the scores, in outcome units, and what they cost, in squared ones."""
+
+    shown: float
+    ceiling: float
+    cost: float
+    lemma_term: float
+
+
+def _score_errors(scores: FloatArray, target: FloatArray, atoms: FloatArray) -> _ScoreErrors:
+    residual = target - scores
+    order = np.argsort(scores, kind="stable")
+    bins = np.array_split(residual[order], min(N_SCORE_BINS, len(order)))
+    means = np.array([part.mean() for part in bins])
+    sizes = np.array([len(part) for part in bins])
+    reach = 2.0 * np.maximum(np.abs(scores - atoms[0]), np.abs(scores - atoms[-1]))
+    ceiling = float(np.abs(residual).mean())
+    # |r_l - r_hat_l| = e |2 (eta_hat - y_l) + (eta - eta_hat)| <= e reach + e^2
+    lemma_term = 2.0 * float((residual**2).mean() + (np.abs(residual) * reach).mean())
+    return _ScoreErrors(
+        shown=math.sqrt(float((means**2 * sizes).sum() / sizes.sum())),
+        ceiling=ceiling,
+        cost=2.0 * float(atoms[-1] - atoms[0]) * ceiling,
+        lemma_term=lemma_term,
+    )
+
+
+def _check_target(y: Any, n_rows: int) -> FloatArray:
+    target = as_floats(y, "y")
+    if target.shape != (n_rows,) or not np.isfinite(target).all():
+        raise ValueError(f"y needs one finite value per row: got shape {target.shape} for {n_rows} rows.")
+    return target

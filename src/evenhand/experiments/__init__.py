@@ -1,0 +1,1 @@
+"""Experiments: a frozen configuration in, columns and a figure out."""

@@ -1,0 +1,50 @@
+"""What a randomised prediction costs, how far the groups' distributions are apart, and how sure that is.
+
+A prediction is given as its distribution, an array `pmf` of shape (n, n_atoms) over sorted `atoms`, or as
+plain values of shape (n,): draws, or the scores of a deterministic model.
+"""
+
+from evenhand.metrics._inputs import BLOCK_ENTRIES, PMF_TOLERANCE
+from evenhand.metrics.distances import (
+    DISTANCES,
+    METRICS,
+    ks_distances,
+    tv_distances,
+    w1_distances,
+)
+from evenhand.metrics.intervals import Intervals, dkw_radius, risk_interval, unfairness_interval
+from evenhand.metrics.losses import expected_losses, risk
+from evenhand.metrics.masses import GroupMasses, Membership, membership_of
+from evenhand.metrics.unfairness import (
+    distance_to,
+    ks_unfairness,
+    parity_score,
+    tv_unfairness,
+    unfairness,
+    w1_unfairness,
+)
+
+__all__ = [
+    "BLOCK_ENTRIES",
+    "DISTANCES",
+    "METRICS",
+    "PMF_TOLERANCE",
+    "GroupMasses",
+    "Intervals",
+    "Membership",
+    "distance_to",
+    "dkw_radius",
+    "expected_losses",
+    "ks_distances",
+    "ks_unfairness",
+    "membership_of",
+    "parity_score",
+    "risk",
+    "risk_interval",
+    "tv_distances",
+    "tv_unfairness",
+    "unfairness",
+    "unfairness_interval",
+    "w1_distances",
+    "w1_unfairness",
+]

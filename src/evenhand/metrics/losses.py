@@ -1,0 +1,111 @@
+"""What a prediction costs."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evenhand._typing import AnyArray, FloatArray
+from evenhand.metrics._inputs import as_prediction, as_vector, as_weights, checked_blocks, needed_atoms
+
+Loss: TypeAlias = str | Callable[[FloatArray, FloatArray], AnyArray]
+
+LOSSES: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
+    "squared": lambda y_true, values: (values - y_true) ** 2,
+    "absolute": lambda y_true, values: np.abs(values - y_true),
+}
+
+
+def risk(
+    y_true: ArrayLike,
+    pmf_or_values: ArrayLike,
+    atoms: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    *,
+    loss: Loss = "squared",
+) -> float:
+    """Expected loss of a randomised prediction (paper, "Evaluation measures").
+
+        1/n sum_i sum_l pi(l | x_i) loss(y_i, y_l)
+
+    `risk(y_true, y_pred, sample_weight=...)` is a metric that fairlearn's `MetricFrame` takes as it is.
+
+    Parameters
+    ----------
+    y_true : array of shape (n,)
+        Observed targets.
+    pmf_or_values : array of shape (n, n_atoms) or (n,)
+        Probability of each atom in each row, or one predicted value for each row.
+    atoms : array of shape (n_atoms,), optional
+        Value of each column; needed with a pmf, not read with values.
+    sample_weight : array of shape (n,), optional
+        Weight of each row.
+    loss : {"squared", "absolute"} or callable, default="squared"
+        A callable `loss(y_true, values)` works elementwise on two arrays of one shape, which has two
+        dimensions (rows, atoms) for a pmf.
+
+    Examples
+    --------
+    >>> risk([0.0, 1.0], [[0.5, 0.5], [0.0, 1.0]], atoms=[0.0, 1.0])
+    0.25
+    >>> risk([0.0, 1.0], [1.0, 1.0])
+    0.5
+    >>> risk([0.0, 4.0], [1.0, 1.0], loss="absolute")
+    2.0
+    """
+    losses = row_losses(y_true, pmf_or_values, atoms, loss)
+    return float(np.average(losses, weights=as_weights(sample_weight, len(losses))))
+
+
+def row_losses(
+    y_true: ArrayLike, pmf_or_values: ArrayLike, atoms: ArrayLike | None = None, loss: Loss = "squared"
+) -> FloatArray:
+    """Expected loss of each row, (n_rows,)."""
+    prediction = as_prediction(pmf_or_values)
+    target = as_vector("y_true", y_true, len(prediction))
+    function = _as_loss(loss)
+    if prediction.ndim == 1:
+        return _elementwise(function, target, prediction)
+    grid = needed_atoms("risk", atoms, prediction.shape[1])
+    losses = np.empty(len(prediction))
+    for rows, block in checked_blocks(prediction):
+        if loss == "squared":
+            losses[rows] = expected_losses(block, target[rows], grid)
+        else:
+            values = np.broadcast_to(grid, block.shape)
+            truth = np.broadcast_to(target[rows, None], block.shape)
+            losses[rows] = np.einsum("ij,ij->i", block, _elementwise(function, truth, values))
+    return losses
+
+
+def expected_losses(pmf: FloatArray, target: FloatArray, atoms: FloatArray) -> FloatArray:
+    """Expected squared error of each row, `sum_l pi(l | x_i) (y_l - y_i)^2`, shape (n_rows,)."""
+    centre = atoms.mean()  # moments about the centre lose no digits when the grid lies far from zero
+    powers = np.column_stack([atoms - centre, (atoms - centre) ** 2])
+    mean, square = (pmf @ powers).T
+    offset = target - centre
+    losses: FloatArray = square - 2.0 * offset * mean + offset**2
+    return losses
+
+
+def _as_loss(loss: Loss) -> Callable[[FloatArray, FloatArray], AnyArray]:
+    if callable(loss):
+        return loss
+    if loss not in LOSSES:
+        raise ValueError(f"loss must be one of {', '.join(LOSSES)}, or a function: got {loss!r}.")
+    return LOSSES[loss]
+
+
+def _elementwise(
+    function: Callable[[FloatArray, FloatArray], AnyArray], truth: FloatArray, values: FloatArray
+) -> FloatArray:
+    losses = np.asarray(function(truth, values), dtype=np.float64)
+    if losses.shape != values.shape:
+        raise ValueError(
+            f"loss must return one number for each pair of its arguments: got shape {losses.shape} "
+            f"for arguments of shape {values.shape}."
+        )
+    if not np.isfinite(losses).all():
+        raise ValueError("loss returned NaN or infinite numbers.")
+    return losses

@@ -1,0 +1,212 @@
+"""How far the groups' distributions are apart: one function, and one for each distance."""
+
+from collections.abc import Callable, Hashable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evenhand._typing import FloatArray
+from evenhand.metrics._inputs import as_vector, as_weights
+from evenhand.metrics.distances import METRICS, OUTCOME_UNITS, distances_between, group_distances, pairs_of
+from evenhand.metrics.masses import GroupMasses, Membership, Predictions, read_groups
+
+
+def unfairness(
+    pmf_or_values: ArrayLike,
+    sensitive_features: ArrayLike,
+    atoms: ArrayLike | None = None,
+    *,
+    metric: str = "ks",
+    sample_weight: ArrayLike | None = None,
+    pairwise: bool = False,
+) -> dict[Hashable, float]:
+    """Distance between the predictions of each group and of all rows, or of each pair of groups.
+
+    Parameters
+    ----------
+    pmf_or_values : array of shape (n, n_atoms) or (n,)
+        Probability of each atom in each row, columns in the order of the atoms, or one value for each row.
+    sensitive_features : array of shape (n,)
+        Group of each row, labels of any one type.
+    atoms : array of shape (n_atoms,), optional
+        Value of each column; only `"w1"`, `"w2"` and `"mean"` need them, and only with a pmf.
+    metric : {"ks", "tv", "w1", "w2", "sup", "mean"}, default="ks"
+        `"ks"`: largest difference of the distribution functions (paper, "Evaluation measures");
+        `"tv"`: largest difference in the probability of any event; `"w1"`, `"w2"`: Wasserstein distances;
+        `"sup"`: largest difference in the probability of one atom; `"mean"`: difference of the means.
+    sample_weight : array of shape (n,), optional
+        Weight of each row.
+    pairwise : bool, default=False
+        Compare every two groups instead of each with all rows.
+
+    Returns
+    -------
+    dict
+        The distance by the group's label, in sorted order, or by the two labels; 0 is parity.
+
+    Examples
+    --------
+    >>> unfairness([1.0, 2.0, 3.0, 4.0], ["a", "a", "b", "b"], metric="mean")
+    {'a': 1.0, 'b': 1.0}
+    >>> unfairness([1.0, 2.0, 3.0, 4.0], ["a", "a", "b", "b"], metric="w2", pairwise=True)
+    {('a', 'b'): 2.0}
+    """
+    check_metric(metric)
+    predictions, members = read_groups(pmf_or_values, sensitive_features, atoms, sample_weight)
+    check_metric(metric, predictions)
+    groups = predictions.masses(members)
+    distances = group_distances(groups, metric, pairwise)
+    return dict(zip(contrast_labels(groups.labels, pairwise), distances.tolist(), strict=True))
+
+
+def ks_unfairness(
+    pmf_or_values: ArrayLike,
+    sensitive_features: ArrayLike,
+    atoms: ArrayLike | None = None,
+    *,
+    sample_weight: ArrayLike | None = None,
+    pairwise: bool = False,
+) -> dict[Hashable, float]:
+    """Kolmogorov-Smirnov distance between each group and all rows (paper, "Evaluation measures").
+
+        U_s = sup_t | F_s(t) - F(t) |
+
+    where F_s is the distribution of the prediction over the rows of group s, and F the one over all rows.
+    Parameters are those of `unfairness`; atoms are only checked, since the distance depends on their order.
+
+    Examples
+    --------
+    >>> ks_unfairness([1.0, 2.0, 3.0, 4.0], ["a", "a", "b", "b"])
+    {'a': 0.5, 'b': 0.5}
+    """
+    return unfairness(
+        pmf_or_values, sensitive_features, atoms, metric="ks", sample_weight=sample_weight, pairwise=pairwise
+    )
+
+
+def tv_unfairness(
+    pmf_or_values: ArrayLike,
+    sensitive_features: ArrayLike,
+    atoms: ArrayLike | None = None,
+    *,
+    sample_weight: ArrayLike | None = None,
+    pairwise: bool = False,
+) -> dict[Hashable, float]:
+    """Total variation distance between each group and all rows.
+
+        U_s = 1/2 sum_l | P_s(y_l) - P(y_l) |
+
+    where P_s(y_l) is the share of the prediction y_l over the rows of group s, and P(y_l) over all rows.
+    It only knows equal from different: plain values without ties give 1 less the share of the group,
+    whatever they are, so round such values first. Parameters are those of `unfairness`.
+
+    Examples
+    --------
+    >>> tv_unfairness([1.0, 2.0, 2.0, 3.0], ["a", "a", "b", "b"])
+    {'a': 0.25, 'b': 0.25}
+    """
+    return unfairness(
+        pmf_or_values, sensitive_features, atoms, metric="tv", sample_weight=sample_weight, pairwise=pairwise
+    )
+
+
+def w1_unfairness(
+    pmf_or_values: ArrayLike,
+    sensitive_features: ArrayLike,
+    atoms: ArrayLike | None = None,
+    *,
+    sample_weight: ArrayLike | None = None,
+    pairwise: bool = False,
+) -> dict[Hashable, float]:
+    """Wasserstein-1 distance between each group and all rows, in the units of the prediction.
+
+        U_s = integral | F_s(t) - F(t) | dt
+
+    with F_s and F as in `ks_unfairness`: how far predictions have to move, on average, to make the group's
+    distribution the one of all rows. Parameters are those of `unfairness`.
+
+    Examples
+    --------
+    >>> w1_unfairness([1.0, 2.0, 3.0, 4.0], ["a", "a", "b", "b"])
+    {'a': 1.0, 'b': 1.0}
+    """
+    return unfairness(
+        pmf_or_values, sensitive_features, atoms, metric="w1", sample_weight=sample_weight, pairwise=pairwise
+    )
+
+
+def parity_score(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    metric: str = "ks",
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    """Minus the largest distance between a group and all rows: 0 is parity, and greater is better.
+
+    `make_scorer(parity_score).set_score_request(sensitive_features=True)` is a scikit-learn scorer, where
+    metadata routing is enabled. The target is not read.
+
+    Examples
+    --------
+    >>> parity_score(None, [1.0, 2.0, 3.0, 4.0], sensitive_features=["a", "a", "b", "b"])
+    -0.5
+    """
+    found = unfairness(y_pred, sensitive_features, metric=metric, sample_weight=sample_weight)
+    return -max(found.values())
+
+
+def distance_to(
+    reference: ArrayLike, metric: str = "ks", sample_weight: ArrayLike | None = None
+) -> Callable[..., float]:
+    """A metric `(y_true, y_pred, sample_weight=None)`: the distance of y_pred to the values `reference`.
+
+    This is how a distance to all rows goes into fairlearn's `MetricFrame`, which shows a metric one group
+    at a time: `MetricFrame(metrics={"ks": distance_to(y_pred)}, ...)`. The target is not read.
+
+    Examples
+    --------
+    >>> ks = distance_to([1.0, 2.0, 3.0, 4.0])
+    >>> ks(None, [1.0, 2.0])
+    0.5
+    """
+    check_metric(metric)
+    others = as_vector("reference", reference, np.size(reference))
+    weights = as_weights(sample_weight, len(others))
+
+    def distance(y_true: ArrayLike, y_pred: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        values = as_vector("y_pred", y_pred, np.size(y_pred))
+        own = as_weights(sample_weight, len(values))
+        codes = np.repeat([0, 1], [len(values), len(others)])
+        both = np.concatenate([_or_ones(own, len(values)), _or_ones(weights, len(others))])
+        members = Membership(("own", "reference"), codes=codes, weights=both)
+        groups = GroupMasses.of_values(np.concatenate([values, others]), members)
+        first, second = groups.distributions()
+        return float(distances_between(metric, first, second, groups.points))
+
+    distance.__name__ = f"{metric}_distance"
+    return distance
+
+
+def contrast_labels(labels: tuple[Hashable, ...], pairwise: bool) -> tuple[Hashable, ...]:
+    """Labels of the groups, or of the pairs of them."""
+    if not pairwise:
+        return labels
+    return tuple(
+        (labels[first], labels[second]) for first, second in zip(*pairs_of(len(labels)), strict=True)
+    )
+
+
+def check_metric(metric: str, predictions: Predictions | None = None) -> None:
+    """Refuse an unknown metric, or one that needs the atoms it was not given."""
+    if metric not in METRICS:
+        raise ValueError(f"metric must be one of {', '.join(METRICS)}: got {metric!r}.")
+    if predictions is not None and predictions.points is None and metric in OUTCOME_UNITS:
+        raise ValueError(
+            f"{metric}_unfairness needs the atoms of a pmf: pass atoms=, the value of each of its columns."
+        )
+
+
+def _or_ones(weights: FloatArray | None, n_rows: int) -> FloatArray:
+    return np.ones(n_rows) if weights is None else weights

@@ -1,0 +1,197 @@
+"""Which predictions the parity step favours in each group."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenhand._frames import make_frame
+from evenhand._typing import FloatArray
+from evenhand._validation import as_floats, check_prior
+from evenhand.metrics._inputs import as_atoms
+from evenhand.plots.style import Display, headline, name_of, signed, subplots
+
+COLOUR_MAP = "cividis"  # lightness alone tells its order: for colour blindness and grey print alike
+PLATEAU = 0.1  # of the range of a group's lift: what counts as its top
+
+
+@dataclass(frozen=True, eq=False)
+class TiltDisplay(Display):
+    """Heat map over predictions x groups of what the parity step adds for a person of the group.
+
+    The policy weighs atom l by `<theta_l, t(x)> - (eta(x) - y_l)^2`. For a row that is surely in group s the
+    first term, less its mean over the atoms, is the lift
+
+        lift_sl = sum_r theta_lr - theta_ls / p_s,
+
+    on the scale where the atoms span [-1, 1]. The tilt theta itself is not unique (adding a multiple of p
+    to the row of an atom changes no prediction), the lift is.
+
+    Parameters
+    ----------
+    groups : tuple of labels
+    atoms : array of shape (n_atoms,)
+        In the user's units.
+    tilt : array of shape (n_atoms, n_groups)
+    group_prior : array of shape (n_groups,)
+    value_name : str
+        What is predicted, with its unit.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure, once `plot` was called
+
+    Examples
+    --------
+    >>> shown = TiltDisplay.from_tilt([0.0, 1.0], [[0.1, 0.0], [0.0, 0.0]], [0.5, 0.5])
+    >>> shown.lift
+    array([[-0.05,  0.05],
+           [ 0.05, -0.05]])
+    """
+
+    groups: tuple[Hashable, ...]
+    atoms: FloatArray
+    tilt: FloatArray
+    group_prior: FloatArray
+    value_name: str = "Prediction"
+
+    @classmethod
+    def from_tilt(
+        cls,
+        atoms: Any,
+        tilt: Any,
+        group_prior: Any,
+        groups: Sequence[Hashable] | None = None,
+        *,
+        value_name: str = "Prediction",
+    ) -> "TiltDisplay":
+        """Display of arrays.
+
+        Parameters
+        ----------
+        atoms : array of shape (n_atoms,)
+        tilt : array of shape (n_atoms, n_groups)
+        group_prior : array of shape (n_groups,)
+        groups : sequence of n_groups labels, default=None
+            0, 1, ... by default.
+        value_name : str
+        """
+        table = as_floats(tilt, "tilt")
+        if table.ndim != 2 or not np.isfinite(table).all():
+            raise ValueError(f"tilt must be finite, of shape (n_atoms, n_groups): got shape {table.shape}.")
+        labels = tuple(range(table.shape[1])) if groups is None else tuple(groups)
+        if len(labels) != table.shape[1]:
+            raise ValueError(f"groups has {len(labels)} labels, but tilt {table.shape[1]} columns.")
+        return cls(labels, as_atoms(atoms, len(table)), table, check_prior(group_prior, labels), value_name)
+
+    @classmethod
+    def from_model(cls, model: Any, *, value_name: str = "Prediction") -> "TiltDisplay":
+        """Display of a fitted `ParityPostprocessor`, or of a model that has one as `postprocessor_`."""
+        step = getattr(model, "postprocessor_", model)
+        groups = model.groups_.tolist()
+        return cls.from_tilt(step.atoms_, step.tilt_, step.group_prior_, groups, value_name=value_name)
+
+    @property
+    def lift(self) -> FloatArray:
+        """What each atom gains for a row that is surely in the group, (n_groups, n_atoms)."""
+        # Columns of t for sure rows: 1, less 1 / p_s in the group's own place.
+        imbalance = 1.0 - np.diag(1.0 / self.group_prior)
+        gained = imbalance @ self.tilt.T
+        centred: FloatArray = gained - gained.mean(axis=1, keepdims=True)
+        return centred
+
+    def frame(self, backend: str | None = None) -> Any:
+        """One row for each atom of each group.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"} or None, default=None
+            The first of them that is installed by default.
+        """
+        names = [name_of(group, 10_000) for group in self.groups]
+        columns = {
+            "group": np.repeat(names, len(self.atoms)),
+            "atom": np.tile(self.atoms, len(names)),
+            "tilt": self.tilt.T.ravel(),
+            "lift": self.lift.ravel(),
+        }
+        return make_frame(columns, backend)
+
+    def plot(self, ax: Any = None) -> "TiltDisplay":
+        """Draw into `ax`, or into a figure of its own.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+        """
+        if ax is None:
+            size = (6.4, 1.7 + 0.34 * len(self.groups))
+            ax = subplots(size=size)[0, 0]
+        lift = self.lift
+        limit = float(np.abs(lift).max()) or 1.0
+        borders = np.arange(len(self.groups) + 1) - 0.5
+        mesh = ax.pcolormesh(
+            _borders(self.atoms), borders, lift, cmap=COLOUR_MAP, vmin=-limit, vmax=limit, rasterized=True
+        )
+        for place in range(1, len(self.groups)):
+            ax.axhline(place - 0.5, color="white", linewidth=2)
+        self._label_extremes(ax, lift, limit)
+        ax.set_yticks(range(len(self.groups)), [name_of(group) for group in self.groups], fontsize="small")
+        ax.invert_yaxis()
+        ax.tick_params(axis="y", length=0)
+        for side in ax.spines.values():
+            side.set_visible(False)
+        ax.set_xlabel(self.value_name)
+        bar = ax.figure.colorbar(mesh, ax=ax, aspect=12, pad=0.02)
+        bar.outline.set_visible(False)
+        bar.set_label("Lift (normalised\nsquared error)", fontsize="small")
+        headline(ax, self._sentence(lift))
+        return self._drawn(ax)
+
+    def _label_extremes(self, ax: Any, lift: FloatArray, limit: float) -> None:
+        """The largest and the smallest lift of each group, where they are."""
+        for place, row in enumerate(lift):
+            if np.ptp(row) < 0.02 * limit:
+                continue  # nothing to see in this group
+            for span in _top(row), _top(-row):
+                middle = (span[0] + span[1]) // 2
+                value = row[middle]
+                style = {"ha": "center", "va": "center", "fontsize": 7, "clip_on": True}
+                # The middle of the scale reads worst, so that dark and light ink change there.
+                colour = "black" if value > 0 else "white"
+                share = (self.atoms[middle] - self.atoms[0]) / (self.atoms[-1] - self.atoms[0])
+                style["ha"] = "left" if share < 0.06 else "right" if share > 0.94 else "center"
+                ax.text(self.atoms[middle], place, signed(value), color=colour, **style)
+
+    def _sentence(self, lift: FloatArray) -> str:
+        place = int(np.ptp(lift, axis=1).argmax())
+        row = lift[place]
+        if np.ptp(row) == 0.0:
+            return "No group is pushed"
+        to, away = (self._span(_top(values)) for values in (row, -row))
+        return f"Group {name_of(self.groups[place])} is pushed most: towards {to}, away from {away}"
+
+    def _span(self, span: tuple[int, int]) -> str:
+        low, high = self.atoms[span[0]], self.atoms[span[1]]
+        ends = [f"{end:.2g}".replace("-", "\N{MINUS SIGN}") for end in (low, high)]
+        return " to ".join(dict.fromkeys(ends))
+
+
+def _borders(atoms: FloatArray) -> FloatArray:
+    """Edges of the cells around the atoms."""
+    if len(atoms) == 1:
+        return np.array([atoms[0] - 0.5, atoms[0] + 0.5])
+    middles = atoms[:-1] + np.diff(atoms) / 2
+    return np.concatenate([[2 * atoms[0] - middles[0]], middles, [2 * atoms[-1] - middles[-1]]])
+
+
+def _top(row: FloatArray) -> tuple[int, int]:
+    """First and last place of the run around the maximum that comes near it."""
+    near = row >= row.max() - PLATEAU * np.ptp(row)
+    first = last = int(row.argmax())
+    while first > 0 and near[first - 1]:
+        first -= 1
+    while last < len(row) - 1 and near[last + 1]:
+        last += 1
+    return first, last
