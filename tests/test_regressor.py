@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from evenhand import ParityPostprocessor, ParityRegressor
+from evenhand import ParityPostprocessor, ParityRegressor, frontier, get_num_threads, set_num_threads
 from evenhand.datasets import load_adult, load_communities, load_law_school, make_population
 from evenhand.metrics import ks_unfairness, risk
 
@@ -236,6 +236,18 @@ def test_the_same_person_gets_the_same_answer_in_any_batch_and_order(data, fitte
     np.testing.assert_array_equal(loaded.predict(data.data), answers)
 
 
+def test_the_number_of_threads_changes_nothing(data, fitted):
+    before, answers = get_num_threads(), []
+    try:
+        for n_threads in (1, 3):
+            set_num_threads(n_threads)
+            model = clone(fitted).fit(data.data, data.target, sensitive_features=data.sensitive_features)
+            answers.append(model.predict_pmf(data.data))
+    finally:
+        set_num_threads(before)
+    np.testing.assert_array_equal(*answers)
+
+
 def test_ids_and_seeds_choose_other_draws(data, fitted):
     ids = np.arange(len(data.data))
     by_id = fitted.predict(data.data, ids=ids)
@@ -409,8 +421,10 @@ def test_many_groups_of_the_papers_data_from_pandas_and_polars(data_home, case):
         model.fit(table, y, sensitive_features=labels)
         assert len(model.groups_) >= 3
         assert np.all(model.certificate_.violation <= 0.05 + 1e-6)
-        answers.append(model.predict(table))
-    np.testing.assert_array_equal(*answers)
+        path = frontier(clone(model), table, y, sensitive_features=labels, epsilons=[0.02, 0.2])
+        answers.append((model.predict(table), path.models[0].predict(table), path.risk))
+    for from_pandas, from_polars in zip(*answers, strict=True):
+        np.testing.assert_array_equal(from_pandas, from_polars)
 
 
 def test_adult_by_sex_and_race(data_home):
@@ -426,3 +440,16 @@ def test_adult_by_sex_and_race(data_home):
     model.fit(bunch.data[rows], bunch.target[rows], sensitive_features=columns)
     assert len(model.groups_) > 4
     assert np.all(model.certificate_.violation <= 0.05 + 1e-6)
+    path = frontier(
+        model, bunch.data[rows], bunch.target[rows], sensitive_features=columns, epsilons=[0.02, 0.1]
+    )
+    assert path.risk[0] > path.risk[1]
+
+
+@pytest.mark.slow
+def test_parity_holds_on_a_million_fresh_rows_of_a_known_population():
+    pile = make_population(100_000, n_groups=3, separation=1.5, random_state=1)
+    model = ParityPostprocessor(parity="cdf", epsilon=0.02).fit(pile.scores, pile.group_proba)
+    fresh = make_population(1_000_000, n_groups=3, separation=1.5, random_state=2)
+    draws = model.predict(fresh.scores, fresh.group_proba)
+    assert max(ks_unfairness(draws, fresh.sensitive_features).values()) <= 0.02 + 0.01
