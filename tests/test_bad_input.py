@@ -207,7 +207,7 @@ def test_a_quantile_level_outside_the_open_interval_is_refused(fitted, q):
 
 
 def test_ids_must_be_one_per_row_and_exclude_a_random_state(fitted):
-    with pytest.raises(ValueError, match="ids has 3 values, but scores has 60 rows"):
+    with pytest.raises(ValueError, match="ids has 3 values, but there are 60 rows"):
         fitted.predict(SCORES, PROBA, ids=[1, 2, 3])
     with pytest.raises(ValueError, match="ids asks for the same draws"):
         fitted.predict(SCORES, PROBA, ids=np.arange(N), random_state=0)

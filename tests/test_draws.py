@@ -12,7 +12,6 @@ from evenhand._kernels.chunks import get_num_threads, set_num_threads
 from evenhand._kernels.hashing import siphash_into
 from evenhand.draws import (
     key_from,
-    uniforms_from_features,
     uniforms_from_generator,
     uniforms_from_ids,
     uniforms_from_rows,
@@ -133,15 +132,6 @@ def test_negative_zero_is_zero():
     assert uniforms_from_rows(np.array([0.0]), proba, KEY) == uniforms_from_rows(
         np.array([-1e-12]), proba, KEY
     )
-    assert uniforms_from_features(np.array([[0.0]]), KEY) == uniforms_from_features(np.array([[-0.0]]), KEY)
-
-
-def test_features_count_bit_by_bit_and_nans_are_one_value():
-    features = np.array([[1.0, 2.0], [1.0, np.nextafter(2.0, 3.0)], [np.nan, 0.0], [-np.nan, 0.0]])
-    uniforms = uniforms_from_features(features, KEY)
-    assert uniforms[0] != uniforms[1]
-    assert uniforms[2] == uniforms[3]
-    assert np.array_equal(uniforms[1:], uniforms_from_features(features[1:], KEY))
 
 
 INTEGERS = [3, 1, 2**40, -7]

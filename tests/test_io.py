@@ -84,6 +84,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::evenhand.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
 def test_a_model_comes_back_bit_for_bit(options, tmp_path):
     model = fit(**options)

@@ -1,5 +1,6 @@
 """Inputs become arrays once, here at the border; what is wrong is said with the argument's name."""
 
+import numbers
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -33,10 +34,13 @@ class Rows:
         return self.weights @ self.group_proba
 
 
-def check_rows(scores: Any, group_proba: Any, sample_weight: Any = None) -> Rows:
+def check_rows(
+    scores: Any, group_proba: Any, sample_weight: Any = None, *, groups: Labels | None = None
+) -> Rows:
     """Rows to fit on; those of weight zero are left out, as if they had not been given."""
     checked_scores = check_scores(scores)
-    proba, groups = check_group_proba(group_proba, len(checked_scores))
+    proba, names = check_group_proba(group_proba, len(checked_scores))
+    groups = names if groups is None else groups
     weights = None
     if sample_weight is not None:
         weights = check_weights(sample_weight, len(checked_scores))
@@ -235,6 +239,13 @@ def _per_group(value: Any, name: str, groups: Labels) -> FloatArray:
             f"({_listed(groups)})."
         )
     return checked
+
+
+def is_missing(cell: Any) -> bool:
+    """Whether a cell of any library holds no value."""
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(cell, numbers.Number | np.generic) and bool(cell != cell)
 
 
 def _require_mass(rows: Rows) -> None:

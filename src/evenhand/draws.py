@@ -24,11 +24,7 @@ RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | Non
 DEFAULT_KEY = b"evenhand draws 1"  # public on purpose: draws are reproducible before they are secret
 GRID = 2.0**20  # cells per unit; see `uniforms_from_rows`
 
-_ROW_TAG, _FEATURES_TAG, _TABLE_TAG = (
-    ord("r"),
-    ord("x"),
-    ord("c"),
-)  # ids start with i, I, s, b or f: no message is two things
+_ROW_TAG, _TABLE_TAG = ord("r"), ord("c")  # ids start with i, I, s, b or f: no message is two things
 
 
 def key_from(random_state: RandomState) -> HashArray:
@@ -75,19 +71,6 @@ def uniforms_from_rows(scores: FloatArray, group_proba: FloatArray, key: HashArr
         return np.rint(cells * GRID)
 
     return _to_uniforms(_hash_words(words, len(scores), 1 + group_proba.shape[1], _ROW_TAG, key))
-
-
-def uniforms_from_features(features: FloatArray, key: HashArray) -> FloatArray:
-    """One uniform number in (0, 1) for each row of raw features, shape (n_rows, n_features).
-
-    The exact values count: only -0.0 and 0.0, and all NaNs, are the same.
-    """
-
-    def words(start: int, stop: int) -> FloatArray:
-        block = features[start:stop]
-        return np.where(np.isnan(block), np.nan, block)
-
-    return _to_uniforms(_hash_words(words, len(features), features.shape[1], _FEATURES_TAG, key))
 
 
 def uniforms_from_table(X: Any, key: HashArray) -> FloatArray:
@@ -151,6 +134,24 @@ def uniforms_from_generator(n_rows: int, random_state: RandomState) -> FloatArra
     if isinstance(random_state, np.random.RandomState):
         return _to_uniforms(np.frombuffer(random_state.bytes(8 * n_rows), "<u8").astype(np.uint64))
     raise _unknown_random_state(random_state)
+
+
+def choose_uniforms(
+    n_rows: int,
+    key: HashArray,
+    random_state: RandomState,
+    ids: Any,
+    from_rows: Callable[[], FloatArray],
+) -> FloatArray:
+    """Uniform numbers as a `predict` was asked: by id, afresh, or by what the rows hold."""
+    if ids is None:
+        return from_rows() if random_state is None else uniforms_from_generator(n_rows, random_state)
+    if random_state is not None:
+        raise ValueError("ids asks for the same draws again and random_state for fresh ones: pass one.")
+    uniforms = uniforms_from_ids(ids, key)
+    if len(uniforms) != n_rows:
+        raise ValueError(f"ids has {len(uniforms)} values, but there are {n_rows} rows.")
+    return uniforms
 
 
 def _check_seed(seed: Any) -> int:

@@ -21,5 +21,9 @@ class PriorWarning(EvenhandWarning):
     """The given group prior is so far from the rows that parity within epsilon loses its meaning."""
 
 
+class OutlierWarning(EvenhandWarning):
+    """Some targets are so far from the others that a model may bend to them alone."""
+
+
 class InterruptWarning(EvenhandWarning):
     """An interrupt ended a long computation early; what was done by then is returned."""

@@ -19,6 +19,7 @@ from scipy.sparse import csr_array, issparse
 
 from evenhand._kernels.hashing import siphash_into
 from evenhand._typing import AnyArray, FloatArray
+from evenhand._validation import is_missing
 
 WordArray: TypeAlias = NDArray[np.uint64]
 
@@ -164,7 +165,7 @@ def _plain(cell: Any) -> float | bytes:
     """A float, NaN for missing, or the bytes to hash."""
     if isinstance(cell, str):
         return b"s" + cell.encode("utf-8", "surrogatepass")
-    if _is_missing(cell):
+    if is_missing(cell):
         return float("nan")
     moment = _as_numpy_time(cell)
     if moment is not None:
@@ -179,12 +180,6 @@ def _plain(cell: Any) -> float | bytes:
     if isinstance(cell, UUID):
         return b"s" + str(cell).encode()
     raise _unsupported(f"a value of type {type(cell).__name__}")
-
-
-def _is_missing(cell: Any) -> bool:
-    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(cell, numbers.Number | np.generic) and bool(cell != cell)
 
 
 def _as_numpy_time(cell: Any) -> np.datetime64 | np.timedelta64 | None:

@@ -9,7 +9,7 @@ import numpy as np
 from evenhand._kernels.blas import one_blas_thread
 from evenhand._typing import FloatArray
 from evenhand._validation import Rows, as_floats, check_rows_of, check_weights
-from evenhand.estimators.groups import encode_groups, encode_known
+from evenhand.estimators.groups import encode_groups, encode_known, row_labels
 from evenhand.metrics import BLOCK_ENTRIES, DISTANCES, GroupMasses, Membership, expected_losses
 from evenhand.policy import SoftmaxPolicy
 from evenhand.postprocessor import ParityPostprocessor
@@ -141,7 +141,7 @@ def _membership(model: Any, groups: Any, n_rows: int, weights: FloatArray | None
     """
     name = "sensitive_features"
     if isinstance(model, ParityPostprocessor):
-        known = encode_groups(groups, n_rows)
+        known = encode_groups(row_labels(groups, n_rows))
     else:
         known = encode_known(groups, n_rows, tuple(model.groups_.tolist()), name)
     present, codes = np.unique(known.codes, return_inverse=True)

@@ -172,5 +172,12 @@ def default_epsilons(problem: FrontierRows, rest: ParityPostprocessor) -> FloatA
     path = np.append(0.0, np.geomspace(top / REACH, top, N_POINTS - 1))
     # a prior of the user's own puts a floor under the violation; without one it is zero
     floor = parity.smallest_feasible(1.0 - problem.rows.group_mass() / rest.group_prior_)
+    floor = floor * (support.half_width if parity.in_outcome_units else 1.0)
     feasible: FloatArray = path[np.all(np.outer(path, shares) >= floor, axis=1)]
+    if len(feasible) == 0:
+        worst = int(np.argmax(floor))
+        raise ValueError(
+            f"group_prior leaves no feasible epsilon where parity binds: group {rest.groups_[worst]!r} needs "
+            f"at least {floor[worst]:.6g}. Leave group_prior out to use the mean of group_proba."
+        )
     return feasible

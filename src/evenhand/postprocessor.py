@@ -15,9 +15,8 @@ from evenhand.certificates import Certificate, certify
 from evenhand.draws import (
     HashArray,
     RandomState,
+    choose_uniforms,
     key_from,
-    uniforms_from_generator,
-    uniforms_from_ids,
     uniforms_from_rows,
 )
 from evenhand.exceptions import ClippingWarning, ConvergenceWarning
@@ -28,6 +27,8 @@ from evenhand.problem import DualProblem
 from evenhand.selection import Selection, is_cv, select
 from evenhand.solvers import Auto, Callback, Solver, SolverResult, make_solver, run
 from evenhand.support import Support, automatic_beta, check_beta, make_support, uniform_support
+
+FAR_FROM_PARITY = 0.01  # violation beyond epsilon at which a spent budget is worth a warning
 
 
 class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
@@ -268,7 +269,10 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
             Integers, text, bytes or UUIDs that say who each row is.
         """
         rows = self._rows(scores, group_proba)
-        uniforms = self._uniforms(rows, random_state, ids)
+        scaled, key = self.policy_.support.scale(rows.scores), self.draw_key_
+        uniforms = choose_uniforms(
+            len(scaled), key, random_state, ids, lambda: uniforms_from_rows(scaled, rows.group_proba, key)
+        )
         return self.policy_.draw(rows.scores, rows.group_proba, uniforms)
 
     def predict_mean(self, scores: Any, group_proba: Any) -> FloatArray:
@@ -347,12 +351,12 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
         self, solver: Solver[Any] | Auto, problem: DualProblem, rows: Rows, callback: Callback | None
     ) -> SolverResult:
         result = run(solver, problem, start=self._start(problem, rows), callback=callback)
-        if not result.status.success:
-            warnings.warn(
-                f"Solver {result.solver!r} stopped after {result.n_iter} iterations. {result.message}",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        excess = float((problem.parity.norm.value(result.violation) - problem.slack).max())
+        if not result.status.success or excess > FAR_FROM_PARITY:
+            message = f"Solver {result.solver!r} stopped after {result.n_iter} iterations. {result.message}"
+            if result.status.success:
+                message += f" The violation is {excess:.2g} above epsilon: raise max_iter."
+            warnings.warn(message, ConvergenceWarning, stacklevel=4)
         return result
 
     def _start(self, problem: DualProblem, rows: Rows) -> FloatArray | None:
@@ -365,21 +369,6 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
     def _rows(self, scores: Any, group_proba: Any) -> Rows:
         check_is_fitted(self, "policy_")
         return check_rows_of(scores, group_proba, tuple(self.groups_.tolist()))
-
-    def _uniforms(self, rows: Rows, random_state: RandomState, ids: Any) -> FloatArray:
-        n_rows = len(rows.scores)
-        if ids is None and random_state is None:
-            return uniforms_from_rows(
-                self.policy_.support.scale(rows.scores), rows.group_proba, self.draw_key_
-            )
-        if ids is None:
-            return uniforms_from_generator(n_rows, random_state)
-        if random_state is not None:
-            raise ValueError("ids asks for the same draws again and random_state for fresh ones: pass one.")
-        uniforms = uniforms_from_ids(ids, self.draw_key_)
-        if len(uniforms) != n_rows:
-            raise ValueError(f"ids has {len(uniforms)} values, but scores has {n_rows} rows.")
-        return uniforms
 
 
 @dataclass(frozen=True, slots=True, eq=False)

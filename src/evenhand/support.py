@@ -12,7 +12,7 @@ from evenhand._typing import FloatArray
 from evenhand._validation import as_floats
 
 MAX_AUTO_ATOMS = 201  # discretisation costs 1 / L^2 in risk and L in time: see benchmarks
-NARROWEST = 1e-9  # half of the width of an automatic range, over its centre
+NARROWEST = 1e-12  # half of the width of an automatic range, over its centre
 MARGIN = 0.02  # of the range of the scores, on each side of automatic bounds
 TAIL = 0.01  # share of the rows on each side that may be cut
 FENCE = 100.0  # widths of the rest beyond which a tail is cut: the rest would share two of 201 atoms

@@ -24,7 +24,9 @@ SERIAL_WORK = 200_000  # below this many (row x atom) a thread costs more than i
 def _default_threads() -> int:
     asked = os.environ.get("EVENHAND_NUM_THREADS")
     if asked:
-        return max(1, int(asked))
+        if not asked.isdecimal() or int(asked) < 1:
+            raise ValueError(f"EVENHAND_NUM_THREADS must be a positive integer: got {asked!r}.")
+        return int(asked)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

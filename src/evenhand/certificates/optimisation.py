@@ -19,7 +19,7 @@ from evenhand._typing import FloatArray
 from evenhand.calibration import CalibrationDiagnosis
 from evenhand.objective import duality_gap, penalty, policy_loadings
 from evenhand.problem import DualProblem
-from evenhand.projected import gradient_map_norm, projected_gradient, smoothness, split
+from evenhand.projected import gradient_map, projected_gradient, smoothness, split
 from evenhand.solvers.result import SolverResult
 
 
@@ -62,6 +62,12 @@ class Certificate:
         """The optimality gap as a share of the lower bound; infinite where that is not positive."""
         return self.optimality_gap / self.lower_bound if self.lower_bound > 0 else np.inf
 
+    def _comparison(self) -> str:
+        if self.optimality_gap < 0:
+            return ", less than parity can cost, since the tolerances are exceeded"
+        share = f" ({self.relative_gap:.2%})" if np.isfinite(self.relative_gap) else ""
+        return f", at most {self.optimality_gap:.3g}{share} above the best"
+
     def to_dict(self) -> dict[str, Any]:
         """Plain Python numbers, lists and strings, ready for JSON."""
         return {
@@ -86,13 +92,12 @@ class Certificate:
 
     def __str__(self) -> str:
         """A small table by group and three sentences."""
-        share = f" ({self.relative_gap:.2%})" if np.isfinite(self.relative_gap) else ""
         return "\n".join(
             [
                 f"Parity {self.parity!r} on the rows used:",
                 *_table(self),
-                f"The risk is {self.risk:.6g}: at most {self.optimality_gap:.3g}{share} above that of any "
-                f"policy on this grid that meets the tolerances, which is at least {self.lower_bound:.6g}.",
+                f"The risk is {self.risk:.6g}{self._comparison()}: no policy on this grid that meets the "
+                f"tolerances has less than {self.lower_bound:.6g}.",
                 f"The gradient map's norm is {self.gradient_map_norm:.3g}. By Lemma 3.5 the excesses over "
                 f"epsilon have at most that norm (they have {self.excess_norm:.3g}), and the "
                 f"risk is at most {self.risk_bound:.3g} above the best, of which {self.smoothing_cost:.3g} "
@@ -157,8 +162,10 @@ def certify(
     multipliers = result.multipliers
     policy = _measure(problem, multipliers)
     point, step = split(multipliers), 1.0 / smoothness(problem)
-    gradient_map = gradient_map_norm(problem, point, policy.violation, step)
-    reach = np.maximum(point, step * projected_gradient(problem, policy.violation))
+    mapped = gradient_map(problem, point, policy.violation, step)
+    moving = mapped != 0.0  # the others add nothing to <G, max(w, step * g)>
+    reach = np.maximum(point, step * projected_gradient(problem, policy.violation))[moving]
+    map_norm = float(np.linalg.norm(mapped))
     excesses = np.maximum(np.abs(policy.violation) - problem.slack, 0.0)
     smoothing = np.log(problem.n_atoms) / problem.temperature
     gap = duality_gap(problem, multipliers, policy.violation)
@@ -170,12 +177,13 @@ def certify(
         violation=unit * problem.parity.norm.value(policy.violation),
         risk=scale**2 * policy.risk,
         entropic_risk=scale**2 * (gap - policy.objective),
-        lower_bound=scale**2 * max(policy.lower_bound, result.exact_risk or -np.inf),
+        lower_bound=scale**2
+        * max(policy.lower_bound, -np.inf if result.exact_risk is None else result.exact_risk),
         smoothed_gap=scale**2 * gap,
         smoothing_cost=scale**2 * float(smoothing),
-        gradient_map_norm=unit * gradient_map,
+        gradient_map_norm=unit * map_norm,
         excess_norm=unit * float(np.linalg.norm(excesses)),
-        risk_bound=scale**2 * float(gradient_map * np.linalg.norm(reach) + smoothing),
+        risk_bound=scale**2 * float(map_norm * np.linalg.norm(reach) + smoothing),
         message=result.message,
     )
 

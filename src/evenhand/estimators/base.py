@@ -6,22 +6,22 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.utils import get_tags, indexable
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted, validate_data
 
 from evenhand._typing import AnyArray, FloatArray, IntArray
 from evenhand._validation import Rows, check_group_proba, check_rows, check_scores, check_weights
 from evenhand.calibration import CalibrationDiagnosis, Calibrator, diagnose_calibration
 from evenhand.certificates import Certificate
-from evenhand.draws import RandomState, uniforms_from_generator, uniforms_from_ids, uniforms_from_table
+from evenhand.draws import RandomState, choose_uniforms, key_from, uniforms_from_table
 from evenhand.estimators.group_model import GroupModel, fit_group_model
-from evenhand.estimators.groups import Groups, encode_groups, encode_known
+from evenhand.estimators.groups import Groups, encode_groups, encode_known, row_labels
 from evenhand.estimators.nuisances import (
     Fold,
     Labelled,
     default_classifier,
     fit_model,
-    keep_rows,
     make_folds,
     out_of_fold,
     require_proba,
@@ -74,6 +74,10 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
     @abstractmethod
     def _check_target(self, y: Any) -> AnyArray:
         """The outcomes as the model of the outcome takes them, (n_rows,)."""
+
+    def _check_training_target(self, y: Any) -> AnyArray:
+        """The same at fit, where a model may have more to say about them."""
+        return self._check_target(y)
 
     @abstractmethod
     def _scores(self, estimator: Any, X: Any) -> FloatArray:
@@ -140,7 +144,8 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
         """
         (X,) = indexable(X)
         scores, group_proba = self._nuisances(X, sensitive_features)
-        uniforms = self._uniforms(X, len(scores), random_state, ids)
+        key = self.postprocessor_.draw_key_
+        uniforms = choose_uniforms(len(scores), key, random_state, ids, lambda: uniforms_from_table(X, key))
         return self.postprocessor_.policy_.draw(scores, group_proba, uniforms)
 
     def _learn(
@@ -162,13 +167,14 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
             scores, weights = self._scores(estimator, X_unlabeled), None
         if self.aware:
             assert known is not None  # _known_groups has seen to it
-            rows = check_rows(scores, known.one_hot(), weights)
-            return Learned(estimator, None, None, replace(rows, groups=data.groups))
+            rows = check_rows(scores, known.one_hot(), weights, groups=data.groups)
+            return Learned(estimator, None, None, rows)
         classifier = self._group_classifier()
         model, held_out = fit_group_model(classifier, data, folds, self.calibration, self.n_jobs)
         proba = held_out if X_unlabeled is None else model.proba(X_unlabeled)
-        rows = replace(check_rows(scores, proba, weights), groups=data.groups)
-        if known is None:  # labelled rows serve; their scores only choose bins, so fitted ones will do
+        rows = check_rows(scores, proba, weights, groups=data.groups)
+        if known is None or len(np.unique(known.codes)) < len(data.groups):
+            # The labelled rows serve; their scores only choose bins, so fitted ones will do.
             measured = held_out, data.codes, self._scores(estimator, data.X), data.weights
         else:
             measured = rows.group_proba, known.codes, rows.scores, weights
@@ -193,20 +199,20 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
             raise ValueError(f'small_groups must be "error" or "merge": got {self.small_groups!r}.')
         (X,) = indexable(X)
         _require_table(X)
-        target = self._check_target(y)
+        target = self._check_training_target(y)
         check_consistent_length(X, target)
+        weights = None if sample_weight is None else check_weights(sample_weight, len(target))
+        used = np.ones(len(target), bool) if weights is None else weights > 0
+        labels = row_labels(sensitive_features, len(target))
         groups = encode_groups(
-            sensitive_features,
-            len(target),
+            [label for label, counts in zip(labels, used, strict=True) if counts],
             min_group_size=self.min_group_size,
             merge_small=self.small_groups == "merge",
         )
-        weights = None if sample_weight is None else check_weights(sample_weight, len(target))
-        folds = make_folds(self.cv, X, groups.codes, groups.labels, _seed(self.random_state))
-        data = Labelled(X, target, groups.codes, groups.labels, weights)
-        if weights is None or weights.all():
-            return data, folds
-        return data.rows(np.flatnonzero(weights)), keep_rows(folds, weights > 0)
+        folds = make_folds(self.cv, X, used, groups.codes, groups.labels, _seed(self.random_state))
+        if weights is not None and not used.all():
+            X, target, weights = _safe_indexing(X, np.flatnonzero(used)), target[used], weights[used]
+        return Labelled(X, target, groups.codes, groups.labels, weights), folds
 
     def _known_groups(self, data: Labelled, X_unlabeled: Any, groups_unlabeled: Any) -> Groups | None:
         """Groups of the rows of the parity step, where they are known."""
@@ -272,28 +278,23 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
         proba, _ = check_group_proba(model.proba(X), len(scores))
         return scores, proba
 
-    def _uniforms(self, X: Any, n_rows: int, random_state: RandomState, ids: Any) -> FloatArray:
-        if ids is None:
-            if random_state is not None:
-                return uniforms_from_generator(n_rows, random_state)
-            return uniforms_from_table(X, self.postprocessor_.draw_key_)
-        if random_state is not None:
-            raise ValueError("ids asks for the same draws again and random_state for fresh ones: pass one.")
-        uniforms = uniforms_from_ids(ids, self.postprocessor_.draw_key_)
-        if len(uniforms) != n_rows:
-            raise ValueError(f"ids has {len(uniforms)} values, but X has {n_rows} rows.")
-        return uniforms
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        base = get_tags(self._base_estimator()).input_tags
-        groups = get_tags(self._group_classifier()).input_tags
+        base, groups = (_input_tags(model) for model in (self._base_estimator(), self._group_classifier()))
         tags.input_tags.sparse = base.sparse and groups.sparse
         tags.input_tags.allow_nan = base.allow_nan and groups.allow_nan
         tags.input_tags.string = base.string and groups.string
         tags.input_tags.categorical = base.categorical and groups.categorical
         tags.target_tags.required = True
         return tags
+
+
+def _input_tags(model: Any) -> Any:
+    """What a model takes; a pipeline does not pass on all that its first step takes."""
+    tags = get_tags(model).input_tags
+    if isinstance(model, Pipeline):
+        tags.allow_nan = get_tags(model.steps[0][1]).input_tags.allow_nan
+    return tags
 
 
 def _diagnose(
@@ -319,10 +320,4 @@ def _require_table(X: Any) -> None:
 
 def _seed(random_state: RandomState) -> int:
     """Seed of the folds: the integer itself; None is always the same folds."""
-    if random_state is None:
-        return 0
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31))
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31 - 1))
-    return int(random_state) % 2**32
+    return 0 if random_state is None else int(key_from(random_state)[0] >> np.uint64(32))

@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
 
 from evenhand._typing import FloatArray, IntArray
-from evenhand._validation import Labels
+from evenhand._validation import Labels, is_missing
 
 OTHER = "other"  # label of the small groups, merged
 
@@ -26,15 +27,14 @@ class Groups:
         return np.eye(len(self.labels))[self.codes]
 
 
-def encode_groups(
-    sensitive_features: Any, n_rows: int, *, min_group_size: int = 1, merge_small: bool = False
-) -> Groups:
+def encode_groups(values: list[Hashable], *, min_group_size: int = 1, merge_small: bool = False) -> Groups:
     """Groups to fit on; too small a group is merged with the others of its kind, or refused by name.
 
-    >>> encode_groups(["b", "a", "b"], 3).labels
+    >>> encode_groups(["b", "a", "b"]).labels
     ('a', 'b')
     """
-    values = row_labels(sensitive_features, n_rows)
+    if not isinstance(min_group_size, Integral) or min_group_size < 1:
+        raise ValueError(f"min_group_size must be a positive integer: got {min_group_size!r}.")
     sizes = Counter(values)
     small = {label for label, size in sizes.items() if size < min_group_size}
     if small and merge_small:
@@ -96,8 +96,7 @@ def _columns(sensitive_features: Any, name: str) -> list[list[Hashable]]:
 def _checked(column: list[Hashable], n_rows: int, name: str) -> list[Hashable]:
     if len(column) != n_rows:
         raise ValueError(f"{name} has {len(column)} rows, but X has {n_rows}.")
-    # A missing label is None, or differs from itself (NaN, NaT).
-    missing = [row for row, label in enumerate(column) if label is None or label != label]
+    missing = [row for row, label in enumerate(column) if is_missing(label)]
     if missing:
         raise ValueError(
             f"{name} is missing in {len(missing)} rows, the first of them row {missing[0]}: "

@@ -93,7 +93,7 @@ def group_probabilities(classifier: Any, X: Any, groups: Labels) -> FloatArray:
     """
     proba = np.asarray(classifier.predict_proba(X), dtype=np.float64)
     classes = np.asarray(classifier.classes_).tolist()
-    if classes == list(range(len(groups))):
+    if not _came_fitted(classifier):
         return proba
     known = [tuple(label) if isinstance(label, list) else label for label in classes]
     if set(known) != set(groups):
@@ -104,11 +104,24 @@ def group_probabilities(classifier: Any, X: Any, groups: Labels) -> FloatArray:
     return proba[:, [known.index(label) for label in groups]]
 
 
-def make_folds(cv: Any, X: Any, codes: IntArray, groups: Labels, seed: int) -> list[Fold]:
-    """Folds in which every row is scored once and every group is there to learn from."""
+def _came_fitted(model: Any) -> bool:
+    last = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    return isinstance(last, FrozenEstimator)
+
+
+def make_folds(cv: Any, X: Any, used: AnyArray, codes: IntArray, groups: Labels, seed: int) -> list[Fold]:
+    """Folds of the `used` rows of X in which each is scored once and every group is there to learn from.
+
+    `codes` are those of the used rows, and the folds count them alone; a splitter of the user's own sees
+    all rows.
+    """
     if cv is None or isinstance(cv, int | np.integer):
         cv = _stratified(DEFAULT_FOLDS if cv is None else int(cv), codes, seed, automatic=cv is None)
-    folds = [(np.asarray(a), np.asarray(b)) for a, b in check_cv(cv).split(X, codes)]
+        folds = list(cv.split(codes, codes))
+    else:
+        of_all = np.zeros(len(used), np.int64)
+        of_all[used] = codes
+        folds = _keep(check_cv(cv).split(X, of_all), used)
     scored = np.concatenate([test for _, test in folds])
     if len(scored) != len(codes) or len(np.unique(scored)) != len(codes):
         raise ValueError(
@@ -136,10 +149,13 @@ def _stratified(n_folds: int, codes: IntArray, seed: int, *, automatic: bool) ->
     return StratifiedKFold(n_folds, shuffle=True, random_state=seed)
 
 
-def keep_rows(folds: list[Fold], used: AnyArray) -> list[Fold]:
-    """The folds of a table of which only the rows with `used` are kept."""
+def _keep(folds: Iterable[Fold], used: AnyArray) -> list[Fold]:
+    """The folds of a table of which only the used rows are kept."""
     position = np.cumsum(used) - 1
-    return [(position[train[used[train]]], position[test[used[test]]]) for train, test in folds]
+    return [
+        (position[np.asarray(train)[used[train]]], position[np.asarray(test)[used[test]]])
+        for train, test in folds
+    ]
 
 
 def out_of_fold(

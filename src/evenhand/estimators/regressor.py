@@ -1,5 +1,6 @@
 """A regressor whose predictions follow the same distribution in every group."""
 
+import warnings
 from copy import copy
 from typing import Any
 
@@ -12,8 +13,10 @@ from evenhand._validation import check_levels, check_scores
 from evenhand.draws import RandomState
 from evenhand.estimators.base import ParityEstimator
 from evenhand.estimators.nuisances import default_regressor
+from evenhand.exceptions import OutlierWarning
 from evenhand.metrics import risk
 from evenhand.postprocessor import ParityPostprocessor
+from evenhand.support import automatic_bounds
 
 
 class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
@@ -167,6 +170,19 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
             raise ValueError("ParityRegressor requires y to be passed, but the target y is None.")
         checked = check_array(y, ensure_2d=False, dtype="numeric", input_name="y")
         target: FloatArray = column_or_1d(checked, warn=True).astype(np.float64)
+        return target
+
+    def _check_training_target(self, y: Any) -> AnyArray:
+        target = self._check_target(y)
+        low, high = automatic_bounds(target) if len(target) else (0.0, 0.0)
+        far = (target < low) | (target > high)
+        if far.any():
+            warnings.warn(
+                f"y has {int(far.sum())} value(s) far beyond the others, the first {target[far][0]:g}. "
+                "Most models bend to such values: look at these rows, or choose a robust estimator.",
+                OutlierWarning,
+                stacklevel=4,
+            )
         return target
 
     def _scores(self, estimator: Any, X: Any) -> FloatArray:

@@ -92,7 +92,9 @@ def _run(
 
 
 def _progress(solver: Solver[Any], state: SolverState) -> Progress:
-    return Progress(solver.name, state.n_iter, state.n_gradient_rows, state.multipliers)
+    now = getattr(state, "now", None)  # the deterministic solvers know where they stand
+    measures = {} if now is None else {"objective": now.value, "violation": now.violation}
+    return Progress(solver.name, state.n_iter, state.n_gradient_rows, state.multipliers, **measures)
 
 
 def summarise(name: str, problem: DualProblem, state: SolverState, status: Status) -> SolverResult:

@@ -42,7 +42,8 @@ class BatchState:
 
     stages: tuple[Stage, ...]  # those left; the first is being solved
     binding: IntArray  # indices of the groups that are solved for
-    mixing: FloatArray  # of all groups, (n_kept, n_groups)
+    slack: FloatArray  # of all groups, (n_groups,)
+    onto_all: FloatArray  # violations of the binding groups -> of all, (n_binding, n_groups)
     point: FloatArray  # Phi of the binding groups, (n_constraints, n_binding)
     now: Evaluation
     damping: float
@@ -54,7 +55,7 @@ class BatchState:
     @property
     def multipliers(self) -> FloatArray:
         """Phi for all groups: the others follow from the binding ones and need no multiplier."""
-        out = np.zeros((self.point.shape[0], self.mixing.shape[1]))
+        out = np.zeros((self.point.shape[0], len(self.slack)))
         out[:, self.binding] = self.point
         return out
 
@@ -66,8 +67,7 @@ class BatchState:
         """
         if len(self.stages) > 1:
             return None
-        onto_all = np.linalg.pinv(self.mixing[:, self.binding]) @ self.mixing
-        return Evaluation(self.now.value, self.now.violation @ onto_all)
+        return Evaluation(self.now.value, self.now.violation @ self.onto_all)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,8 @@ class Batch:
         return BatchState(
             stages=stages,
             binding=binding,
-            mixing=problem.mixing,
+            slack=slack,
+            onto_all=np.linalg.pinv(reduced.mixing) @ problem.mixing,
             point=point,
             now=evaluate(stages[0].problem, point),
             damping=_FIRST_DAMPING if start is None else 0.0,
@@ -172,7 +173,7 @@ def binding_groups(mixing: FloatArray, slack: FloatArray) -> IntArray:
     directions = mixing / lengths
     alike = np.abs(directions.T @ directions) > 1.0 - 1e-12
     kept: list[int] = []
-    for group in np.argsort(slack / lengths, kind="stable"):
+    for group in np.lexsort((-lengths, slack / lengths)):  # of equal ones, that with the larger imbalance
         if not alike[group, kept].any():
             kept.append(int(group))
     return np.sort(np.array(kept))
@@ -196,7 +197,10 @@ def _smoother(problem: DualProblem) -> FloatArray:
 
 
 def _error(stage: Stage, state: BatchState) -> float:
-    return optimality_error(stage.problem, state.point, state.now)
+    """The optimality error, with the excess of the groups that were not solved for."""
+    violation = stage.problem.parity.norm.value(state.now.violation @ state.onto_all)
+    excess = float((violation - state.slack).max())
+    return max(excess, optimality_error(stage.problem, state.point, state.now))
 
 
 def _converged(stage: Stage, state: BatchState) -> bool:
@@ -219,7 +223,8 @@ def _newton_step(stage: Stage, state: BatchState) -> BatchState:
     """Minimise the model, damping it until the step does a fair share of what the model promised."""
     problem = stage.problem
     curvature = hessian(stage.curvature_rows, state.point)
-    largest = float(np.diag(curvature).max())
+    # A policy that is all on one atom has no curvature; steps of order one still need a scale.
+    largest = max(float(np.diag(curvature).max()), min(1.0, problem.temperature))
     here, slope = state.point.T, state.now.violation.T
     damping, n_rows = state.damping, state.n_gradient_rows
     while damping < _MOST_DAMPING:

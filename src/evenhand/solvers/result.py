@@ -29,6 +29,8 @@ class Progress:
     n_iter: int
     n_gradient_rows: int
     multipliers: FloatArray  # Phi now, (n_constraints, n_groups)
+    objective: float | None = None  # F(Phi) on the rows that the solver works on now, where it knows it
+    violation: FloatArray | None = None  # V on those rows, for the groups that it solves for
 
 
 @dataclass(frozen=True, slots=True, eq=False)
