@@ -348,6 +348,7 @@ def test_a_history_measures_what_the_fit_went_through():
     assert [each.name for each in (shown + shown).runs] == ["batch", "batch"]
 
 
+@pytest.mark.filterwarnings("ignore::evenhand.exceptions.ConvergenceWarning")
 def test_a_history_is_thinned_keeps_its_end_and_starts_anew():
     rows = make_population(400, n_groups=2, random_state=0)
     solver = Sgd(n_steps=2000, chunk_size=10, random_state=0)
