@@ -6,6 +6,7 @@ depend on the number of stored rows: cut a run anywhere, pickle it, go on, and t
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -95,7 +96,7 @@ class StochasticState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StochasticSolver:
+class StochasticSolver(ABC):
     """A stochastic solver of the projected form; the classes below it bring the plan.
 
     Parameters
@@ -125,18 +126,18 @@ class StochasticSolver:
     chunk_size: int | None = None
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """Short name, as in `solver="..."`."""
-        raise NotImplementedError
 
     @property
     def method(self) -> Method:
         """Which kernel takes the steps."""
         return "sgd"
 
+    @abstractmethod
     def make_plan(self, n_updates: int, constants: Constants) -> Plan:
         """Phases of a run of `n_updates` updates."""
-        raise NotImplementedError
 
     def init(self, problem: DualProblem, start: FloatArray | None = None) -> StochasticState:
         """State before the first row; `start` is a warm start for Phi."""
