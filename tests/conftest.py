@@ -3,8 +3,13 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from evenhand.datasets import load_communities
+
+# The same examples every time, and no deadlines: a test that fails, fails everywhere, busy machines included.
+settings.register_profile("steady", derandomize=True, deadline=None)
+settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session")
