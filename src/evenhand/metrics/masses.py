@@ -84,10 +84,6 @@ class GroupMasses:
         """Distribution of each group minus that of all rows, (n_groups, n_points)."""
         return self.distributions() - self.everybody()
 
-    def by_label(self, distances: FloatArray) -> dict[Hashable, float]:
-        """One number for each group, by its label."""
-        return dict(zip(self.labels, distances.tolist(), strict=True))
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Predictions:
