@@ -100,7 +100,7 @@ def _progress(solver: Solver[Any], state: SolverState) -> Progress:
 def summarise(name: str, problem: DualProblem, state: SolverState, status: Status) -> SolverResult:
     """The result of stopping at `state`, measured over all the rows."""
     multipliers = np.array(state.multipliers)
-    pair = getattr(state, "pair", None)  # the solver's own (Lambda, V), where it keeps one
+    pair = getattr(state, "pair", None)  # the solver's own point, where it keeps one
     pair = form_of(problem).split(multipliers) if pair is None else pair
     now = getattr(state, "evaluation", None) or evaluate(problem, multipliers)
     return SolverResult(

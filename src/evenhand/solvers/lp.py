@@ -87,7 +87,7 @@ def _program(problem: DualProblem) -> dict[str, Any]:
     absolute tolerances of HiGHS mean something.
     """
     n_rows, n_atoms, n_kept = problem.n_rows, problem.n_atoms, problem.n_kept
-    n_constraints, n_groups = problem.multipliers_shape
+    n_constraints = problem.multipliers_shape[0]
     weights = n_rows * problem.weights
     differences, selection = _sparse_rows(problem.parity.operator, n_atoms)
     # selection @ E[pi u_k], as a matrix over pi raveled row by row, for every kept column k
@@ -138,7 +138,9 @@ def _violation(problem: DualProblem) -> _Violation:
         return _Violation(
             parts=sparse.kron(signs, sparse.eye_array(size)),
             bounds=np.tile([0.0, np.inf], (2 * size, 1)),
-            sums=sparse.kron(np.abs(signs), sparse.kron(sparse.eye_array(n_groups), np.ones((1, n_constraints)))),
+            sums=sparse.kron(
+                np.abs(signs), sparse.kron(sparse.eye_array(n_groups), np.ones((1, n_constraints)))
+            ),
             limits=problem.n_rows * norm.radius(problem.slack),
         )
     limit = np.repeat(problem.n_rows * problem.slack, n_constraints)

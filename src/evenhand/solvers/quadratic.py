@@ -87,7 +87,7 @@ class Model(ABC):
             return None
 
     def by_interior_point(self, start: FloatArray) -> FloatArray:
-        """The minimiser, by Mehrotra's method; once close, the active set is asked again for the exact one."""
+        """The minimiser, by Mehrotra's method; once close, the active set is asked again."""
         state = self._inside(start, max(float(np.abs(start).max()), _FIRST_SIZE))
         first_gap = max(self._gap(state), _TINY)
         crossings = list(_CROSSINGS)
