@@ -112,8 +112,8 @@ class HeldOutCertificate:
         lower, upper = self.lower[group], self.upper[group]
         said = (
             f"Group {self.groups[group]} is at most {upper:.4f} in {self.metric.upper()} from everybody, and "
-            f"at least {lower:.4f} (these rows show {self.estimate[group]:.4f}, {self.counts[group]} of them in "
-            "the group)"
+            f"at least {lower:.4f} (these rows show {self.estimate[group]:.4f}, {self.counts[group]} of them "
+            "in the group)"
         )
         if self.epsilon is None:
             return said + "."
