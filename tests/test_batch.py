@@ -287,14 +287,13 @@ def test_interior_point_and_active_set_agree(seed):
         np.testing.assert_allclose(inner, guessed, atol=1e-7)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_the_model_of_an_l1_step_is_minimised(seed, monkeypatch):
     hessian, linear, slack = random_model(2, 8, seed)
-    slack *= [0.0, 1.0, 4.0, 20.0][seed % 4] if seed < 8 else np.array([0.0, 4.0])
+    slack *= [np.zeros(2), np.array([0.0, 4.0]), np.full(2, 4.0), np.full(2, 20.0)][seed % 4]
     shape, n = linear.shape, linear.size
     if seed % 2:  # where guesses go in circles
         monkeypatch.setattr(HeightModel, "by_active_set", lambda self, start: None)
-        slack = np.maximum(slack, 1e-3)
     found = solve_model(L1Norm(scale=0.5), hessian, linear, slack / 2, np.zeros(shape))
     spread = np.kron(np.eye(2), np.ones((8, 1)))  # heights h with |x| <= h make the penalty linear
     generic = minimize(
