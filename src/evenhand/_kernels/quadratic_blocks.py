@@ -151,11 +151,13 @@ def _newton_matrix(hessian, side, near, far, slack):
     for i in range(n):
         s = i // size
         row = matrix[i]
-        for j in range(n):
-            row[j] = side[i] * side[j] * hessian[i, j]
-        for j in range(n):
-            if slack[j // size] > 0.0:
-                row[n + j // size] -= row[j]
+        for r in range(n_blocks):
+            total = 0.0
+            for j in range(r * size, (r + 1) * size):
+                row[j] = side[i] * side[j] * hessian[i, j]
+                total += row[j]
+            if slack[r] > 0.0:
+                row[n + r] = -total
         if slack[s] > 0.0:
             for r in range(n_blocks):
                 matrix[n + s, n + r] -= row[n + r]
