@@ -1,7 +1,10 @@
 """Total variation and Wasserstein-1: their form of short steps, and what a fit with them gives."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 import evenhand as eh
 from evenhand import ParityPostprocessor
@@ -11,8 +14,12 @@ from evenhand.datasets import make_population
 from evenhand.exceptions import PriorWarning
 from evenhand.forms import Composite, form_of
 from evenhand.objective import duality_gap, evaluate, hessian
-from evenhand.solvers import Batch, run, solve_lp
-from tests.problems import random_multipliers, random_problem
+from evenhand.parity import L1Norm
+from evenhand.solvers import Batch, Sgd, Status, run, solve_lp
+from evenhand.solvers.quadratic import HeightModel, solve_model
+from tests.problems import plain_distance, random_multipliers, random_problem
+from tests.test_batch import policy_risk, random_model
+from tests.test_stochastic_solvers import SOLVERS, assert_same_state, finish, population
 
 TABLE = [(parity, n_groups) for parity in ("tv", "w1") for n_groups in (2, 3)]
 
@@ -54,11 +61,71 @@ def test_the_smoothness_bounds_the_curvature(parity, n_groups):
 
 
 def test_a_norm_without_a_form_is_named():
-    from dataclasses import replace
-
     problem = random_problem("tv")
     with pytest.raises(ValueError, match="got Norm2"):
         form_of(replace(problem, parity=replace(problem.parity, norm=type("Norm2", (), {})())))
+
+
+# the solvers
+
+
+@pytest.mark.parametrize("parity", ["tv", "w1"])
+@pytest.mark.parametrize("n_groups", [2, 3, 5])
+@pytest.mark.parametrize("epsilon", [0.0, 1e-3, 0.02, 0.1, 1.0])
+def test_l1_constraints_agree_with_the_linear_program_at_any_tolerance(parity, n_groups, epsilon):
+    problem = random_problem(
+        parity, n_rows=200, n_atoms=15, n_groups=n_groups, epsilon=epsilon, beta=20_000.0, weighted=True
+    )
+    result = run(Batch(), problem)
+    assert result.status is Status.CONVERGED
+    assert policy_risk(problem, result.multipliers) == pytest.approx(solve_lp(problem).risk, rel=5e-3)
+    assert plain_distance(parity, result.violation).max() <= epsilon + 2e-5
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_model_of_an_l1_step_is_minimised(seed, monkeypatch):
+    hessian, linear, slack = random_model(2, 8, seed)
+    slack *= [np.zeros(2), np.array([0.0, 4.0]), np.full(2, 4.0), np.full(2, 20.0)][seed % 4]
+    shape, n = linear.shape, linear.size
+    if seed % 2:  # where guesses go in circles
+        monkeypatch.setattr(HeightModel, "by_active_set", lambda self, start: None)
+    found = solve_model(L1Norm(scale=0.5), hessian, linear, slack / 2, np.zeros(shape))
+    spread = np.kron(np.eye(2), np.ones((8, 1)))  # heights h with |x| <= h make the penalty linear
+    generic = minimize(
+        lambda z: 0.5 * z[:n] @ hessian @ z[:n] + linear.ravel() @ z[:n] + slack @ z[n:],
+        np.concatenate([np.zeros(n), np.ones(2)]),
+        jac=lambda z: np.concatenate([hessian @ z[:n] + linear.ravel(), slack]),
+        constraints={
+            "type": "ineq",
+            "fun": lambda z: np.concatenate([spread @ z[n:] - z[:n], spread @ z[n:] + z[:n]]),
+            "jac": lambda z: np.block([[-np.eye(n), spread], [np.eye(n), spread]]),
+        },
+        method="SLSQP",
+        options={"maxiter": 1000, "ftol": 1e-12},
+    )
+    value = 0.5 * found.ravel() @ hessian @ found.ravel() + (linear * found).sum()
+    assert value + slack @ np.abs(found).max(axis=1) <= generic.fun + 1e-7
+
+
+@pytest.mark.parametrize(("parity", "epsilon"), [("tv", 0.05), ("tv", 0.0), ("w1", 0.02)])
+@pytest.mark.parametrize("name", ["sgd", "sgd3", "sgd3+acsa"])
+def test_l1_constraints_are_brought_near_their_optimum(name, parity, epsilon):
+    problem = population(parity=parity, epsilon=epsilon)
+    best = run(Batch(), problem)  # itself compared with the linear program elsewhere
+    zero = evaluate(problem, np.zeros(problem.multipliers_shape))
+    result = run(SOLVERS[name](random_state=0), problem)
+    assert 0.0 <= result.objective - best.objective < 0.05 * (zero.value - best.objective)
+    at_zero = run(Sgd(n_steps=1, step_size=1e-12, random_state=0), problem).gradient_map_norm
+    assert result.gradient_map_norm < (0.8 if name == "sgd" else 0.3) * at_zero
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("batch_size", [1, 8])
+def test_any_cut_of_a_run_under_an_l1_constraint_gives_the_same_bits(name, batch_size):
+    problem = population(n=130, m=7, parity="w1")
+    options = {"n_steps": 3000, "batch_size": batch_size, "random_state": 5}
+    whole = finish(SOLVERS[name](chunk_size=3000, **options), problem)
+    assert_same_state(finish(SOLVERS[name](chunk_size=61, **options), problem), whole)
 
 
 # what holds between notions

@@ -24,7 +24,6 @@ from evenhand.projected import (
 from evenhand.solvers import schedules, stochastic
 from evenhand.solvers.acsa import AcSa, AcSa2
 from evenhand.solvers.base import run
-from evenhand.solvers.batch import Batch
 from evenhand.solvers.result import Status
 from evenhand.solvers.sgd import Sgd
 from evenhand.solvers.sgd3 import Sgd3
@@ -167,13 +166,10 @@ def test_budget_is_used_exactly(name, n_steps, batch_size):
 
 
 @all_solvers
-@pytest.mark.parametrize(
-    ("sampling", "parity"), [("passes", "pmf"), ("replacement", "pmf"), ("passes", "w1")]
-)
+@pytest.mark.parametrize("sampling", ["passes", "replacement"])
 @pytest.mark.parametrize("batch_size", [1, 8])
-def test_any_cut_into_chunks_gives_the_same_bits(name, sampling, parity, batch_size):
-    weights = np.random.default_rng(0).dirichlet(np.ones(130))
-    problem = population(n=130, m=7, parity=parity, weights=weights)
+def test_any_cut_into_chunks_gives_the_same_bits(name, sampling, batch_size):
+    problem = population(n=130, m=7, weights=np.random.default_rng(0).dirichlet(np.ones(130)))
     options = {"n_steps": 5000, "sampling": sampling, "batch_size": batch_size, "random_state": 5}
     whole = finish(SOLVERS[name](chunk_size=5000, **options), problem)
     for chunk_size in (61, 1000):
@@ -297,20 +293,7 @@ def test_every_notion_improves_on_the_zero_start(name, parity):
     zero = evaluate(problem, np.zeros(problem.multipliers_shape))
     result = run(SOLVERS[name](random_state=0), problem)
     assert result.objective < zero.value
-    reached, before = (plain_distance(parity, each.violation).max() for each in (result, zero))
-    assert reached < 0.7 * before
-
-
-@pytest.mark.parametrize(("parity", "epsilon"), [("tv", 0.05), ("tv", 0.0), ("w1", 0.02)])
-@pytest.mark.parametrize("name", ["sgd", "sgd3", "sgd3+acsa"])
-def test_l1_constraints_are_brought_near_their_optimum(name, parity, epsilon):
-    problem = population(parity=parity, epsilon=epsilon)
-    best = run(Batch(), problem)  # itself compared with the linear program elsewhere
-    zero = evaluate(problem, np.zeros(problem.multipliers_shape))
-    result = run(SOLVERS[name](random_state=0), problem)
-    assert 0.0 <= result.objective - best.objective < 0.05 * (zero.value - best.objective)
-    at_zero = run(Sgd(n_steps=1, step_size=1e-12, random_state=0), problem).gradient_map_norm
-    assert result.gradient_map_norm < (0.8 if name == "sgd" else 0.3) * at_zero
+    assert plain_distance(parity, result.violation).max() < 0.7 * plain_distance(parity, zero.violation).max()
 
 
 @pytest.fixture(scope="module")
@@ -399,9 +382,7 @@ def test_warm_start_is_kept():
 def test_rows_that_tell_nothing_about_groups_leave_everything_at_zero():
     problem = population(n=50, m=5)
     blind = replace(problem, design=problem.design * np.array([[0.0], [0.0], [1.0]]))
-    loose = replace(blind, parity=make_parity("tv", np.linspace(-1.0, 1.0, 5)))
     for make in SOLVERS.values():
-        assert (finish(make(n_steps=200, random_state=0), loose).multipliers == 0.0).all()
         assert (finish(make(n_steps=200, random_state=0), blind).multipliers == 0.0).all()
 
 
