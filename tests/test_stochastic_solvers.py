@@ -73,13 +73,12 @@ def optimum(problem):
         violation = evaluate(problem, merge(point)).violation
         return projected_objective(problem, point), projected_gradient(problem, violation).ravel()
 
-    size = int(np.prod(shape))
     found = minimize(
         value_and_gradient,
-        np.zeros(size),
+        np.zeros(np.prod(shape)),
         jac=True,
         method="L-BFGS-B",
-        bounds=[(0.0, None)] * size,
+        bounds=[(0.0, None)] * int(np.prod(shape)),
         options={"maxiter": 5000, "maxfun": 5000, "ftol": 1e-14, "gtol": 1e-7, "maxcor": 30},
     )
     return merge(found.x.reshape(shape))
