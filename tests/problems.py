@@ -5,7 +5,23 @@ import numpy as np
 from evenhand.parity import make_parity
 from evenhand.problem import DualProblem
 
-NOTIONS = ("pmf", "cdf", "mean")
+SUP_NOTIONS = ("pmf", "cdf", "mean")  # those of the paper's projected form
+L1_NOTIONS = {"tv": 0.5, "w1": 1.0}  # with the factor of their sum
+NOTIONS = (*SUP_NOTIONS, *L1_NOTIONS)
+
+
+def plain_distance(parity, rows):
+    """The norm of a notion, from its definition: (n_constraints, n_groups) -> (n_groups,)."""
+    if parity in L1_NOTIONS:
+        return L1_NOTIONS[parity] * np.abs(rows).sum(axis=0)
+    return np.abs(rows).max(axis=0)
+
+
+def plain_dual(parity, multipliers):
+    """Its dual norm."""
+    if parity in L1_NOTIONS:
+        return np.abs(multipliers).max(axis=0) / L1_NOTIONS[parity]
+    return np.abs(multipliers).sum(axis=0)
 
 
 def random_rows(n_rows=60, n_groups=2, seed=0):

@@ -22,9 +22,18 @@ from evenhand.projected import (
     split,
     variance_bound,
 )
-from tests.problems import NOTIONS, plain_policy, random_multipliers, random_problem, random_rows
+from tests.problems import (
+    NOTIONS,
+    SUP_NOTIONS,
+    plain_dual,
+    plain_policy,
+    random_multipliers,
+    random_problem,
+    random_rows,
+)
 
 TABLE = [(parity, n_groups) for parity in NOTIONS for n_groups in (2, 3, 4)]
+PAPER_TABLE = [case for case in TABLE if case[0] in SUP_NOTIONS]
 
 
 def smooth_value(problem, multipliers):
@@ -50,7 +59,7 @@ def test_the_value_and_the_violation_follow_their_definition(parity, n_groups, b
     smooth = problem.weights @ logsumexp(beta * exponents, axis=1) / beta
     masses = np.einsum("i,il,is->ls", problem.weights, policy, problem.imbalance())
     now = evaluate(problem, multipliers)
-    assert now.value == pytest.approx(smooth + problem.slack @ np.abs(multipliers).sum(axis=0), abs=1e-11)
+    assert now.value == pytest.approx(smooth + problem.slack @ plain_dual(parity, multipliers), abs=1e-11)
     np.testing.assert_allclose(now.violation, matrix(problem.parity.operator) @ masses, atol=1e-11)
 
 
@@ -86,7 +95,7 @@ def test_the_dual_is_convex_along_random_segments(parity):
         assert evaluate(problem, 0.5 * (one + two)).value <= ends + 1e-12
 
 
-@pytest.mark.parametrize(("parity", "n_groups"), TABLE)
+@pytest.mark.parametrize(("parity", "n_groups"), PAPER_TABLE)
 def test_both_forms_agree_where_nothing_is_counted_twice(parity, n_groups):
     problem = random_problem(parity, n_groups=n_groups)
     multipliers = random_multipliers(problem)
@@ -100,7 +109,7 @@ def test_both_forms_agree_where_nothing_is_counted_twice(parity, n_groups):
     assert doubled == pytest.approx(value + 0.2 * problem.slack.sum() * len(multipliers), abs=1e-12)
 
 
-@pytest.mark.parametrize(("parity", "n_groups"), TABLE)
+@pytest.mark.parametrize(("parity", "n_groups"), PAPER_TABLE)
 def test_the_projected_gradient_is_the_gradient_of_the_projected_form(parity, n_groups):
     problem = random_problem(parity, n_groups=n_groups, n_atoms=4)
     point = np.random.default_rng(0).exponential(0.3, size=(2, *problem.multipliers_shape))
@@ -117,7 +126,7 @@ def minimise(value_and_gradient, size, bounds):
     return found.x, found.fun
 
 
-@pytest.mark.parametrize(("parity", "n_groups"), [(parity, k) for parity in NOTIONS for k in (2, 3)])
+@pytest.mark.parametrize(("parity", "n_groups"), [(parity, k) for parity in SUP_NOTIONS for k in (2, 3)])
 def test_both_forms_have_the_same_minimum_and_policy(parity, n_groups):
     problem = random_problem(parity, n_groups=n_groups, n_atoms=5, epsilon=0.03, beta=10.0)
     shape = problem.multipliers_shape
@@ -147,7 +156,7 @@ def test_both_forms_have_the_same_minimum_and_policy(parity, n_groups):
     np.testing.assert_allclose(policy, plain_policy(problem, rounded_at.reshape(shape))[0], atol=5e-3)
 
 
-@pytest.mark.parametrize(("parity", "n_groups"), TABLE)
+@pytest.mark.parametrize(("parity", "n_groups"), PAPER_TABLE)
 def test_the_gradient_map_is_a_projected_step(parity, n_groups):
     problem = random_problem(parity, n_groups=n_groups)
     point = split(random_multipliers(problem))
@@ -166,7 +175,7 @@ def smoothed_gap(problem, point):
     return problem.weights @ entropic.sum(axis=1) + projected_objective(problem, point)
 
 
-@pytest.mark.parametrize(("parity", "n_groups"), TABLE)
+@pytest.mark.parametrize(("parity", "n_groups"), PAPER_TABLE)
 @pytest.mark.parametrize("step", [1e-3, 1.0, 1e3])
 def test_the_gradient_map_bounds_the_excess_and_the_smoothed_gap(parity, n_groups, step):
     # Lemma 3.5, for points that are no split of a Phi as well

@@ -43,6 +43,8 @@ def expected_failures(model):
     [
         SelfGrouped(LinearRegression(), LogisticRegression(), epsilon=1.0, **SETTINGS),
         SelfGrouped(LinearRegression(), LogisticRegression(), epsilon=0.05, **SETTINGS),
+        SelfGrouped(LinearRegression(), LogisticRegression(), parity="tv", epsilon=0.05, **SETTINGS),
+        SelfGrouped(LinearRegression(), LogisticRegression(), parity="w1", epsilon=0.05, **SETTINGS),
         SelfGrouped(min_group_size=1),
     ],
     expected_failed_checks=expected_failures,

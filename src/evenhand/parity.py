@@ -105,7 +105,11 @@ def matrix(operator: Operator) -> FloatArray:
 
 
 class Norm(Protocol):
-    """The norm of a constraint, and what its dual norm brings to the objective."""
+    """The norm of a constraint, and what its dual norm brings to the objective.
+
+    By Moreau's identity `x - prox_dual(x, r)` is the point nearest to x whose norm is at most r, so
+    `prox_dual(V, epsilon)` is by how much V has to move to meet the tolerances.
+    """
 
     def value(self, rows: FloatArray) -> FloatArray:
         """Norm of each column: (n_rows, n_groups) -> (n_groups,)."""
@@ -137,6 +141,41 @@ class SupNorm:
     def prox_dual(self, multipliers: FloatArray, thresholds: FloatArray) -> FloatArray:
         """Soft threshold."""
         return np.sign(multipliers) * np.maximum(np.abs(multipliers) - thresholds, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class L1Norm:
+    """All rows together within the tolerance; the dual norm is the largest absolute value."""
+
+    scale: float = 1.0  # value = scale * sum of absolute values
+
+    def value(self, rows: FloatArray) -> FloatArray:
+        """Scaled sum of absolute entries of each column."""
+        total: FloatArray = np.abs(rows).sum(axis=0)
+        return self.scale * total
+
+    def dual(self, multipliers: FloatArray) -> FloatArray:
+        """Largest absolute entry of each column, over the scale."""
+        largest: FloatArray = np.abs(multipliers).max(axis=0)
+        return largest / self.scale
+
+    def radius(self, thresholds: FloatArray) -> FloatArray:
+        """Largest sum of absolute entries, and so Euclidean length, of a column within its threshold."""
+        return thresholds / self.scale
+
+    def prox_dual(self, multipliers: FloatArray, thresholds: FloatArray) -> FloatArray:
+        """What is left of each column after the projection on an l1 ball: entries cut at one height."""
+        height = _cutting_height(np.abs(multipliers), self.radius(thresholds))
+        return np.clip(multipliers, -height, height)
+
+
+def _cutting_height(sizes: FloatArray, radii: FloatArray) -> FloatArray:
+    """Height h >= 0 of each column with `sum_j (sizes_j - h)_+ = radius`; zero where the sum is smaller."""
+    falling = -np.sort(-sizes, axis=0)
+    ranks = np.arange(1, len(sizes) + 1)[:, None]
+    # with h between two neighbours the equation is linear; the right pair gives the largest solution
+    heights: FloatArray = ((np.cumsum(falling, axis=0) - radii) / ranks).max(axis=0)
+    return np.maximum(heights, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +218,25 @@ def _mean(atoms: FloatArray) -> Parity:
     return Parity("mean", Functional(atoms), SupNorm(), in_outcome_units=True, unavoidable=0.0)
 
 
-PARITIES: dict[str, Callable[[FloatArray], Parity]] = {"pmf": _pmf, "cdf": _cdf, "mean": _mean}
+def _tv(atoms: FloatArray) -> Parity:
+    # the violations sum to E[t_s], so half the sum of their sizes is at least half of that
+    rows = Identity(len(atoms))
+    return Parity("tv", rows, L1Norm(scale=0.5), in_outcome_units=False, unavoidable=0.5)
+
+
+def _w1(atoms: FloatArray) -> Parity:
+    # the area between two step functions; all on the last atom, neither has begun to rise below it
+    rows = Cumulative(np.diff(atoms))
+    return Parity("w1", rows, L1Norm(), in_outcome_units=True, unavoidable=0.0)
+
+
+PARITIES: dict[str, Callable[[FloatArray], Parity]] = {
+    "pmf": _pmf,
+    "cdf": _cdf,
+    "mean": _mean,
+    "tv": _tv,
+    "w1": _w1,
+}
 
 
 def make_parity(name: str, atoms: FloatArray) -> Parity:

@@ -45,10 +45,11 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    parity : {"cdf", "pmf", "mean"}, default="cdf"
+    parity : {"cdf", "pmf", "mean", "tv", "w1"}, default="cdf"
         What has to agree: "cdf" bounds the Kolmogorov-Smirnov distance between each group's predictions
         and everybody's, "pmf" the difference of the probability of each atom (paper, eq. 2), "mean" the
-        difference of the average prediction, in the units of the scores.
+        difference of the average prediction, in the units of the scores, "tv" the total variation
+        distance, and "w1" the Wasserstein-1 distance, in the units of the scores.
     epsilon : float, array of shape (n_groups,) or dict, default=0.05
         Tolerance: one for all groups, one for each, or by group label. Zero is allowed.
     atoms : "auto", "cv", int or array of shape (n_atoms,), default="auto"

@@ -23,15 +23,33 @@ def row_gradient(point: FloatArray, column: FloatArray, model: tuple[Any, ...]) 
     n_kept = len(mixing)
     a = _matrix(operator, scales, len(offset))
     t = mixing.T @ column[:n_kept]
-    logits = scale * (t @ (point[0] - point[1]) @ a) + column[n_kept:] @ loadings + offset
+    logits = scale * (t @ _merged(point) @ a) + column[n_kept:] @ loadings + offset
     policy = np.exp2(logits - logits.max())
     gradient: FloatArray = np.outer(t, a @ (policy / policy.sum()))
     return gradient
 
 
-def _full(gradient: FloatArray, slack: FloatArray) -> FloatArray:
-    """Gradient over (Lambda, V) from that over Phi."""
-    return np.stack([gradient, -gradient]) + slack[:, None]
+def _merged(point: FloatArray) -> FloatArray:
+    """Phi of a point of either form."""
+    merged: FloatArray = point[0] - point[1] if len(point) == 2 else point[0]
+    return merged
+
+
+def _full(gradient: FloatArray, slack: FloatArray, n_signs: int) -> FloatArray:
+    """Gradient over (Lambda, V) from that over Phi; over Phi the penalty has a prox instead."""
+    return np.stack([gradient, -gradient]) + slack[:, None] if n_signs == 2 else gradient[None]
+
+
+def _settled(point: FloatArray, prices: FloatArray) -> FloatArray:
+    """Where a step ends: the projection on `(Lambda, V) >= 0`, or the prox of `price * max |Phi_s|`."""
+    if len(point) == 2:
+        return np.maximum(point, 0.0)
+    cut = point.copy()
+    for row, price in zip(cut[0], prices, strict=True):
+        falling = np.sort(np.abs(row))[::-1]
+        height = max(0.0, np.max((np.cumsum(falling) - price) / np.arange(1, len(row) + 1)))
+        np.clip(row, -height, height, out=row)
+    return cut
 
 
 def _steps(
@@ -64,9 +82,9 @@ def _steps(
         gradient += factors[row] * row_gradient(point, design[:, row], model)
         pending += 1
         if pending == batch_size or (is_last and row == design.shape[1] - 1):
-            slope = _full(gradient / pending, slack) + regularisation * point - centre
+            slope = _full(gradient / pending, slack, len(point)) + regularisation * point - centre
             take = _sgd_update if method == "sgd" else _acsa_update
-            iterate[:], output[:] = take(t, iterate, output, point, slope, *pair)
+            iterate[:], output[:] = take(t, iterate, output, point, slope, slack, *pair)
             gradient[:] = 0.0
             update, pending = update + 1, 0
         if update == n_updates:
@@ -75,9 +93,17 @@ def _steps(
 
 
 def _sgd_update(
-    t: int, w: FloatArray, mean: FloatArray, _: FloatArray, slope: FloatArray, step: float, decay: float
+    t: int,
+    w: FloatArray,
+    mean: FloatArray,
+    _: FloatArray,
+    slope: FloatArray,
+    slack: FloatArray,
+    step: float,
+    decay: float,
 ) -> tuple[FloatArray, FloatArray]:
-    w = np.maximum(w - step * t**-decay * slope, 0.0)
+    step *= t**-decay
+    w = _settled(w - step * slope, step * slack)
     return w, ((t - 1) * mean + w) / t
 
 
@@ -88,11 +114,18 @@ def _middle(t: int, w: FloatArray, ag: FloatArray, smoothness: float, mu: float)
 
 
 def _acsa_update(
-    t: int, w: FloatArray, ag: FloatArray, md: FloatArray, slope: FloatArray, smoothness: float, mu: float
+    t: int,
+    w: FloatArray,
+    ag: FloatArray,
+    md: FloatArray,
+    slope: FloatArray,
+    slack: FloatArray,
+    smoothness: float,
+    mu: float,
 ) -> tuple[FloatArray, FloatArray]:
     alpha, gamma = 2 / (t + 1), 4 * smoothness / (t * (t + 1))
     pulled = ((1 - alpha) * mu + gamma) * w + alpha * mu * md - alpha * slope
-    w = np.maximum(pulled / (mu + gamma), 0.0)
+    w = _settled(pulled / (mu + gamma), alpha / (mu + gamma) * slack)
     return w, alpha * w + (1 - alpha) * ag
 
 

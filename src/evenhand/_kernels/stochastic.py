@@ -1,10 +1,12 @@
-"""Single-row stochastic steps on (Lambda, V) >= 0: averaged SGD and AC-SA.
+"""Single-row stochastic steps: averaged SGD and AC-SA, on (Lambda, V) >= 0 or on Phi itself.
 
 The gradient of one row has rank one, `t (A pi)^T`, so a step costs O(n_constraints * n_groups + n_atoms)
-and allocates nothing. Arrays of multipliers lie group by group, (2, n_groups, n_constraints), so that
-every inner loop runs over atoms. Both kernels follow a table of phases (see `solvers/schedules.py`),
-carry all that they need in their arguments, and may be cut between any two rows: the bits of the
-result do not change. Their NumPy twins are in `reference_stochastic.py`.
+and allocates nothing. Arrays of multipliers lie group by group, (n_signs, n_groups, n_constraints), so that
+every inner loop runs over atoms; two signs are the paper's projected form, one is the composite form of
+`evenhand.forms`, whose steps end with the prox of a largest absolute value. Both kernels follow a table
+of phases (see `solvers/schedules.py`), carry all that they need in their arguments, and may be cut
+between any two rows: the bits of the result do not change. Their NumPy twins
+are in `reference_stochastic.py`.
 """
 
 import numpy as np
@@ -99,9 +101,14 @@ def _add_gradient_into(gradient, point, design, row, factor, model, work, image,
             t += mixing[k, s] * design[k, row]
         imbalance[s] = t
         t *= scale
-        plus, minus = point[0, s], point[1, s]
-        for j in range(image.shape[0]):
-            image[j] += t * (plus[j] - minus[j])
+        plus = point[0, s]
+        if point.shape[0] == 2:
+            minus = point[1, s]
+            for j in range(image.shape[0]):
+                image[j] += t * (plus[j] - minus[j])
+        else:
+            for j in range(image.shape[0]):
+                image[j] += t * plus[j]
     _adjoint_into(logits, image, operator, scales)
     for j in range(logits.shape[0]):
         logits[j] += offset[j]
@@ -120,8 +127,69 @@ def _add_gradient_into(gradient, point, design, row, factor, model, work, image,
 
 
 @njit(**_VECTORISE)
+def cut_into(values, radius):
+    """Prox of `radius * max |values|`: cut at the height above which there is a sum of `radius`.
+
+    Michelot's method: from the mean excess of all entries, leave out those below and take the mean anew.
+    """
+    total, n_above = 0.0, values.shape[0]
+    for j in range(values.shape[0]):
+        total += abs(values[j])
+    if total <= radius:
+        values[:] = 0.0
+        return
+    if radius <= 0.0:
+        return
+    height, higher = 0.0, (total - radius) / n_above
+    while higher > height:
+        height = higher
+        total, n_above = 0.0, 0
+        for j in range(values.shape[0]):
+            size = abs(values[j])
+            if size > height:
+                total += size
+                n_above += 1
+        if n_above > 0:  # rounding may leave none above the largest
+            higher = (total - radius) / n_above
+    for j in range(values.shape[0]):
+        values[j] = min(max(values[j], -height), height)
+
+
+@njit(**_VECTORISE)
+def _sgd_prox_into(iterate, average, gradient, slack, size, step, share, regularisation, centre):
+    """`_sgd_update_into` in the composite form."""
+    for s in range(gradient.shape[0]):
+        w, mean, anchor, g = iterate[0, s], average[0, s], centre[0, s], gradient[s]
+        for j in range(g.shape[0]):
+            w[j] -= step * (g[j] / size + regularisation * w[j] - anchor[j])
+        cut_into(w, step * slack[s])
+        for j in range(g.shape[0]):
+            mean[j] += share * (w[j] - mean[j])
+        gradient[s, :] = 0.0
+
+
+@njit(**_VECTORISE)
+def _acsa_prox_into(
+    iterate, aggregate, middle, gradient, slack, size, pull, step, alpha, regularisation, centre
+):
+    """`_acsa_update_into` in the composite form."""
+    for s in range(gradient.shape[0]):
+        w, ag, m, anchor, g = iterate[0, s], aggregate[0, s], middle[0, s], centre[0, s], gradient[s]
+        for j in range(g.shape[0]):
+            full = g[j] / size + regularisation * m[j] - anchor[j]
+            w[j] += pull * (m[j] - w[j]) - step * full
+        cut_into(w, step * slack[s])
+        for j in range(g.shape[0]):
+            ag[j] += alpha * (w[j] - ag[j])
+        gradient[s, :] = 0.0
+
+
+@njit(**_VECTORISE)
 def _sgd_update_into(iterate, average, gradient, slack, size, step, share, regularisation, centre):
     """One projected step, and the running mean of the iterates; clears `gradient`."""
+    if iterate.shape[0] == 1:
+        _sgd_prox_into(iterate, average, gradient, slack, size, step, share, regularisation, centre)
+        return
     for s in range(gradient.shape[0]):
         for sign in range(2):
             slope = (1.0 - 2.0 * sign) / size
@@ -137,7 +205,7 @@ def _sgd_update_into(iterate, average, gradient, slack, size, step, share, regul
 @njit(**_VECTORISE)
 def _acsa_middle_into(middle, iterate, aggregate, weight):
     """`w_md = (1 - weight) w_ag + weight w`."""
-    for sign in range(2):
+    for sign in range(middle.shape[0]):
         for s in range(middle.shape[1]):
             m, w, ag = middle[sign, s], iterate[sign, s], aggregate[sign, s]
             for j in range(m.shape[0]):
@@ -149,6 +217,11 @@ def _acsa_update_into(
     iterate, aggregate, middle, gradient, slack, size, pull, step, alpha, regularisation, centre
 ):
     """`w <- ((1 - pull) w + pull w_md - step grad)_+` and `w_ag`; clears `gradient`."""
+    if iterate.shape[0] == 1:
+        _acsa_prox_into(
+            iterate, aggregate, middle, gradient, slack, size, pull, step, alpha, regularisation, centre
+        )
+        return
     for s in range(gradient.shape[0]):
         for sign in range(2):
             slope = (1.0 - 2.0 * sign) / size

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from sklearn.utils import _safe_indexing
@@ -10,8 +10,15 @@ from sklearn.utils import _safe_indexing
 from evenhand._frames import make_frame
 from evenhand._typing import AnyArray, FloatArray, IntArray
 from evenhand._validation import as_floats, check_epsilon
-from evenhand.certificates.deviations import excess_width, share_interval, shortfall_width
-from evenhand.metrics import BLOCK_ENTRIES, PMF_TOLERANCE, GroupMasses, ks_distances, membership_of
+from evenhand.certificates.deviations import (
+    excess_width,
+    share_interval,
+    shortfall_width,
+    tv_excess_width,
+    w1_excess_width,
+)
+from evenhand.metrics import BLOCK_ENTRIES, DISTANCES, PMF_TOLERANCE, GroupMasses, membership_of
+from evenhand.metrics._inputs import as_atoms
 
 Kind = Literal["pmf", "values"]
 SHARE_OF_DELTA = 0.1  # spent on the groups' shares, which matter less than the gaps
@@ -19,7 +26,7 @@ SHARE_OF_DELTA = 0.1  # spent on the groups' shares, which matter less than the 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldOutCertificate:
-    """Bounds on the Kolmogorov-Smirnov distance between each group and all, in the population.
+    """Bounds on the distance between each group and all, in the population.
 
     With probability 1 - delta over the held-out rows, every group's distance lies between its `lower` and
     its `upper`, all groups at once. See `certify_held_out` for what that takes.
@@ -33,6 +40,7 @@ class HeldOutCertificate:
     epsilon: FloatArray | None  # tolerances to compare with
     delta: float
     kind: Kind  # "pmf": of the randomised predictor; "values": of the predictor that gave these values
+    metric: str = "ks"  # the distance: "ks", "tv" or "w1"
 
     @property
     def n_rows(self) -> int:
@@ -64,6 +72,7 @@ class HeldOutCertificate:
             "epsilon": None if self.epsilon is None else self.epsilon.tolist(),
             "delta": self.delta,
             "kind": self.kind,
+            "metric": self.metric,
             "verdicts": self.verdicts(),
         }
 
@@ -102,9 +111,9 @@ class HeldOutCertificate:
     def _verdict(self, group: int) -> str:
         lower, upper = self.lower[group], self.upper[group]
         said = (
-            f"Group {self.groups[group]} is at most {upper:.4f} in KS from everybody, and at least "
-            f"{lower:.4f} (these rows show {self.estimate[group]:.4f}, {self.counts[group]} of them in "
-            "the group)"
+            f"Group {self.groups[group]} is at most {upper:.4f} in {self.metric.upper()} from everybody, and "
+            f"at least {lower:.4f} (these rows show {self.estimate[group]:.4f}, {self.counts[group]} of them "
+            "in the group)"
         )
         if self.epsilon is None:
             return said + "."
@@ -124,8 +133,9 @@ def certify_held_out(
     atoms: Any = None,
     epsilon: Any = None,
     delta: float = 0.05,
+    metric: str = "ks",
 ) -> HeldOutCertificate:
-    """Bound the population's Kolmogorov-Smirnov distance of every group, with probability 1 - delta.
+    """Bound the population's distance of every group from all, with probability 1 - delta.
 
     Everybody's distribution mixes group s, whose share is p_s, with the rest, so
 
@@ -137,7 +147,8 @@ def certify_held_out(
     points at once (`evenhand.certificates.deviations` has both proofs). p_s has its Clopper-Pearson interval.
     A tenth of delta goes to the shares, the rest to the two sides of the gaps; what each group gets of it is
     its part in a union over groups, except that two groups have one gap between them. Nothing asks F to be
-    continuous, nor n to be large.
+    continuous, nor n to be large. Total variation and Wasserstein-1 distances mix in the same way, and are
+    largest gaps too, of the means of other functions, so the same holds for them, with widths of their own.
 
     It takes that the held-out rows are independent draws from the population, and that nothing about the
     predictor (its key of draws included) was chosen on them. Then, for
@@ -158,11 +169,14 @@ def certify_held_out(
     X : table of n rows or (scores, group_proba), optional
         What the model predicts from; a tuple is passed on as two arguments.
     atoms : array of shape (n_atoms,), optional
-        All that the predictor can give. Needed for nothing, but with few atoms it sharpens the lower bounds.
+        All that the predictor can give. With few of them the lower bounds are sharper. "w1" needs them for
+        its range (a fitted model has its own), and "tv" for their number where values are given.
     epsilon : float, array of shape (n_groups,) or dict, optional
         Tolerances to compare with, groups in sorted order.
     delta : float
         The probability with which the certificate may be wrong, in (0, 1).
+    metric : {"ks", "tv", "w1"}, default="ks"
+        Kolmogorov-Smirnov, total variation, or Wasserstein-1 in the units of the atoms.
 
     Examples
     --------
@@ -177,7 +191,10 @@ def certify_held_out(
     """
     if not 0.0 < delta < 1.0:
         raise ValueError(f"delta must lie strictly between 0 and 1: got {delta!r}.")
-    masses, kind, n_atoms = _masses(predictions, sensitive_features, X, atoms)
+    if metric not in DISTANCES:
+        raise ValueError(f"metric must be one of {', '.join(DISTANCES)}: got {metric!r}.")
+    given = _given(predictions, sensitive_features, X, atoms, metric)
+    masses = given.masses
     n_groups = len(masses.labels)
     if n_groups < 2:
         raise ValueError(
@@ -188,29 +205,48 @@ def certify_held_out(
     n_gaps = 1 if n_groups == 2 else n_groups
     gap_level = (1.0 - SHARE_OF_DELTA) * delta / (2 * n_gaps)  # half for each side
     share_level = SHARE_OF_DELTA * delta / (2 * n_gaps)  # two shares are one, seen from both sides
-    estimate = ks_distances(masses)
+    estimate = DISTANCES[metric](masses)
     lower, upper = np.empty(n_groups), np.empty(n_groups)
     for group, count in enumerate(counts.tolist()):
         gap = estimate[group] / (1.0 - count / n_rows)
         sizes = count, n_rows - count, gap_level
-        overstated = excess_width(*sizes, averaged=kind == "pmf", n_atoms=n_atoms)
+        overstated = given.unit * _excess_width(metric, given, *sizes)
         low, high = share_interval(count, n_rows, share_level)
         lower[group] = (1.0 - high) * max(gap - overstated, 0.0)
-        upper[group] = (1.0 - low) * min(gap + shortfall_width(*sizes), 1.0)
+        upper[group] = (1.0 - low) * min(gap + given.unit * shortfall_width(*sizes), given.unit)
     tolerances = None if epsilon is None else np.array(check_epsilon(epsilon, masses.labels))
-    return HeldOutCertificate(masses.labels, counts, estimate, lower, upper, tolerances, float(delta), kind)
+    return HeldOutCertificate(
+        masses.labels, counts, estimate, lower, upper, tolerances, float(delta), given.kind, metric
+    )
 
 
-def _masses(
-    predictions: Any, sensitive_features: Any, X: Any, atoms: Any
-) -> tuple[GroupMasses, Kind, int | None]:
-    """How the predictions of each group are spread, what they are, and the number of atoms if known."""
+class _Given(NamedTuple):
+    """What is known of the predictions."""
+
+    masses: GroupMasses
+    kind: Kind
+    n_atoms: int | None  # where known beforehand
+    unit: float = 1.0  # the largest distance there can be
+
+
+def _excess_width(metric: str, given: _Given, n_first: int, n_second: int, level: float) -> float:
+    if metric == "tv":
+        assert given.n_atoms is not None
+        return tv_excess_width(n_first, n_second, level, given.n_atoms)
+    width = w1_excess_width if metric == "w1" else excess_width
+    return width(n_first, n_second, level, averaged=given.kind == "pmf", n_atoms=given.n_atoms)
+
+
+def _given(predictions: Any, sensitive_features: Any, X: Any, atoms: Any, metric: str) -> _Given:
+    """How the predictions of each group are spread, and on what."""
     if hasattr(predictions, "predict_pmf"):
         if X is None:
             raise ValueError(
                 "A model needs X=, the rows to predict; a post-processor X=(scores, group_proba)."
             )
-        return _pmf_masses(_predicted(predictions, X, sensitive_features), sensitive_features)
+        if metric == "w1":
+            atoms = getattr(predictions, "postprocessor_", predictions).atoms_
+        return _of_pmf(_predicted(predictions, X, sensitive_features), sensitive_features, atoms, metric)
     prediction = np.asarray(predictions)
     if prediction.ndim not in (1, 2) or prediction.size == 0:
         raise ValueError(
@@ -218,22 +254,32 @@ def _masses(
             f"got shape {prediction.shape}."
         )
     if prediction.ndim == 2:
-        return _pmf_masses(_sliced(prediction), sensitive_features)
+        return _of_pmf(_sliced(prediction), sensitive_features, atoms, metric)
     values = as_floats(predictions, "predictions")
     if not np.isfinite(values).all():
         raise ValueError("predictions has NaN or infinite values; a certificate cannot leave rows out.")
-    n_atoms = None
-    if atoms is not None:
-        grid = np.unique(as_floats(atoms, "atoms"))
-        if not np.isin(values, grid).all():
-            raise ValueError("predictions has values that are not among the atoms; leave atoms out.")
-        n_atoms = len(grid)
     masses = GroupMasses.of_values(values, membership_of(sensitive_features, len(values)))
-    return masses, "values", n_atoms
+    if atoms is None:
+        if metric != "ks":
+            raise ValueError(
+                f'metric="{metric}" needs atoms=, all that the predictor can give: no rows can bound the '
+                f"{metric} distance of values on an unknown set."
+            )
+        return _Given(masses, "values", None)
+    grid = np.unique(as_floats(atoms, "atoms"))
+    if not np.isin(values, grid).all():
+        raise ValueError("predictions has values that are not among the atoms; leave atoms out.")
+    return _Given(masses, "values", len(grid), _unit(grid, metric))
 
 
-def _pmf_masses(blocks: Iterator[AnyArray], sensitive_features: Any) -> tuple[GroupMasses, Kind, int | None]:
+def _unit(grid: FloatArray, metric: str) -> float:
+    return float(grid[-1] - grid[0]) if metric == "w1" else 1.0
+
+
+def _of_pmf(blocks: Iterator[AnyArray], sensitive_features: Any, atoms: Any, metric: str) -> _Given:
     """Sums of pmfs by group; each block is checked and dropped."""
+    if metric == "w1" and atoms is None:
+        raise ValueError('metric="w1" needs atoms=, the value of each column of the pmf.')
     n_labels = len(np.asarray(sensitive_features))
     members = membership_of(sensitive_features, n_labels)
     sums: list[FloatArray] = []
@@ -248,7 +294,11 @@ def _pmf_masses(blocks: Iterator[AnyArray], sensitive_features: Any) -> tuple[Gr
             f"sensitive_features needs one label per row: got {n_labels} labels for {start} predictions."
         )
     total: FloatArray = np.sum(sums, axis=0)
-    return GroupMasses(members.labels, total, None), "pmf", total.shape[1]
+    n_atoms = total.shape[1]
+    if metric != "w1":
+        return _Given(GroupMasses(members.labels, total, None), "pmf", n_atoms)
+    points = as_atoms(atoms, n_atoms)
+    return _Given(GroupMasses(members.labels, total, points), "pmf", n_atoms, _unit(points, metric))
 
 
 def _checked(pmf: FloatArray, start: int) -> FloatArray:

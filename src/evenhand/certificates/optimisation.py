@@ -17,9 +17,9 @@ from evenhand._kernels.chunks import map_chunks
 from evenhand._kernels.softmax import LOG_2, moments
 from evenhand._typing import FloatArray
 from evenhand.calibration import CalibrationDiagnosis
+from evenhand.forms import form_of
 from evenhand.objective import duality_gap, penalty, policy_loadings
 from evenhand.problem import DualProblem
-from evenhand.projected import gradient_map, projected_gradient, smoothness, split
 from evenhand.solvers.result import SolverResult
 
 
@@ -41,8 +41,8 @@ class Certificate:
     lower_bound: float  # no policy on the grid that meets the tolerances has a smaller risk
     smoothed_gap: float  # entropic_risk + F(Phi): zero at the optimum of the smoothed problem
     smoothing_cost: float  # log(n_atoms) / beta, the most that smoothing can cost
-    gradient_map_norm: float  # of the projected form, step 1 / smoothness, in units of the violation
-    excess_norm: float  # sqrt(sum_js (|V_js| - epsilon_s)_+^2) <= gradient_map_norm (Lemma 3.5)
+    gradient_map_norm: float  # of the problem's form, step 1 / smoothness, in units of the violation
+    excess_norm: float  # distance of V from what is allowed, <= gradient_map_norm (Lemma 3.5)
     risk_bound: float  # the risk is at most this much above the best (Lemma 3.5, see `certify`)
     message: str  # why the solver stopped
     calibration: CalibrationDiagnosis | None = None  # of the group probabilities, where groups are known
@@ -126,7 +126,8 @@ def certify(
     The lemma states the second with |w| for |max(w, step * g)|. Its proof takes the gap
     `risk_beta + F` for `<w, -g>`, but it is `<w, g> = <G, max(w, step * g)>`; a short step makes the
     difference small. The proof uses of the constraints only that they are `|V_js| <= epsilon_s` for
-    linear V, so it holds for the rows V = A E[pi t^T] of every sup-norm notion; and since
+    linear V, so it holds for the rows V = A E[pi t^T] of every sup-norm notion, the first sum being
+    the distance of V from those allowed. `evenhand.forms` has the same two for l1 norms. And since
     `risk_beta <= risk`, the best risk is that of any policy that meets the tolerances. Nothing is
     taken from the solver but the multipliers and its message.
 
@@ -161,12 +162,9 @@ def certify(
         raise ValueError(f"groups needs one name per group: got {len(names)} for {problem.n_groups} groups.")
     multipliers = result.multipliers
     policy = _measure(problem, multipliers)
-    point, step = split(multipliers), 1.0 / smoothness(problem)
-    mapped = gradient_map(problem, point, policy.violation, step)
-    moving = mapped != 0.0  # the others add nothing to <G, max(w, step * g)>
-    reach = np.maximum(point, step * projected_gradient(problem, policy.violation))[moving]
-    map_norm = float(np.linalg.norm(mapped))
-    excesses = np.maximum(np.abs(policy.violation) - problem.slack, 0.0)
+    form = form_of(problem)
+    here = problem, form.split(multipliers), policy.violation, 1.0 / form.smoothness(problem)
+    excesses = problem.parity.norm.prox_dual(policy.violation, problem.slack)
     smoothing = np.log(problem.n_atoms) / problem.temperature
     gap = duality_gap(problem, multipliers, policy.violation)
     unit = scale if problem.parity.in_outcome_units else 1.0
@@ -181,9 +179,9 @@ def certify(
         * max(policy.lower_bound, -np.inf if result.exact_risk is None else result.exact_risk),
         smoothed_gap=scale**2 * gap,
         smoothing_cost=scale**2 * float(smoothing),
-        gradient_map_norm=unit * map_norm,
+        gradient_map_norm=unit * float(np.linalg.norm(form.gradient_map(*here))),
         excess_norm=unit * float(np.linalg.norm(excesses)),
-        risk_bound=scale**2 * float(map_norm * np.linalg.norm(reach) + smoothing),
+        risk_bound=scale**2 * (form.gap_bound(*here) + float(smoothing)),
         message=result.message,
     )
 

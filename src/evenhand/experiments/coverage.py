@@ -127,7 +127,7 @@ class _Pool:
         cdf = np.cumsum(pmf, axis=1)[:, :-1]
         return cls(pool.scores, pool.sensitive_features, model.atoms_, pmf, np.ascontiguousarray(cdf))
 
-    def predictions(self, kind: str, rows: Any, rng: np.random.Generator) -> dict[str, AnyArray]:
+    def predictions(self, kind: str, rows: Any, rng: np.random.Generator) -> dict[str, Any]:
         """Arguments of a certificate for some rows."""
         if kind == "scores":
             return {"predictions": self.scores[rows]}

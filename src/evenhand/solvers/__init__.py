@@ -4,7 +4,7 @@
 | --- | --- |
 | `"auto"` | stored rows: `"batch"`, or `"lbfgs"` where atoms x groups are too many for a dense Hessian |
 | `"batch"` | to high precision: proximal Newton over a ladder of subsamples |
-| `"lbfgs"` | SciPy's L-BFGS-B on the paper's projected form |
+| `"lbfgs"` | SciPy's L-BFGS-B within bounds: the paper's projected form where constraints are sup-norms |
 | `"lp"` | small data: the exact linear program as the reference, and the policy that comes close to it |
 | `"sgd"`, `"acsa"`, `"acsa2"`, `"sgd3"`, `"sgd3+acsa"`, `"sgd3+acsa2"` | the paper's stochastic solvers |
 """

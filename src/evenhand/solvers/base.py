@@ -7,9 +7,9 @@ import numpy as np
 
 from evenhand._kernels.blas import one_blas_thread
 from evenhand._typing import FloatArray
+from evenhand.forms import form_of, gradient_map_norm
 from evenhand.objective import evaluate
 from evenhand.problem import DualProblem
-from evenhand.projected import gradient_map_norm, smoothness, split
 from evenhand.solvers.auto import Auto
 from evenhand.solvers.result import Progress, SolverResult, Status
 
@@ -100,8 +100,8 @@ def _progress(solver: Solver[Any], state: SolverState) -> Progress:
 def summarise(name: str, problem: DualProblem, state: SolverState, status: Status) -> SolverResult:
     """The result of stopping at `state`, measured over all the rows."""
     multipliers = np.array(state.multipliers)
-    pair = getattr(state, "pair", None)  # the solver's own (Lambda, V), where it keeps one
-    pair = split(multipliers) if pair is None else pair
+    pair = getattr(state, "pair", None)  # the solver's own point, where it keeps one
+    pair = form_of(problem).split(multipliers) if pair is None else pair
     now = getattr(state, "evaluation", None) or evaluate(problem, multipliers)
     return SolverResult(
         solver=name,
@@ -111,6 +111,6 @@ def summarise(name: str, problem: DualProblem, state: SolverState, status: Statu
         n_gradient_rows=state.n_gradient_rows,
         objective=now.value,
         violation=now.violation,
-        gradient_map_norm=gradient_map_norm(problem, pair, now.violation, 1.0 / smoothness(problem)),
+        gradient_map_norm=gradient_map_norm(problem, pair, now.violation),
         exact_risk=getattr(state, "exact_risk", None),
     )

@@ -224,8 +224,9 @@ def _newton_step(stage: Stage, state: BatchState) -> BatchState:
     """Minimise the model, damping it until the step does a fair share of what the model promised."""
     problem = stage.problem
     curvature = hessian(stage.curvature_rows, state.point)
-    # A policy that is all on one atom has no curvature; steps of order one still need a scale.
-    largest = max(float(np.diag(curvature).max()), min(1.0, problem.temperature))
+    # A policy that is all on one atom has no curvature; tilts of order one still need a scale.
+    unit = float(np.abs(matrix(problem.parity.operator)).max()) ** 2
+    largest = max(float(np.diag(curvature).max()), unit * min(1.0, problem.temperature))
     here, slope = state.point.T, state.now.violation.T
     damping, n_rows = state.damping, state.n_gradient_rows
     while damping < _MOST_DAMPING:

@@ -1,22 +1,23 @@
 """The exact linear program, through HiGHS: the ground truth for tests and small data.
 
-    min_pi E[sum_l c_l pi_l]   subject to   |A E[pi t^T]| <= epsilon_s   (paper, eq. 3, on the rows)
+    min_pi E[sum_l c_l pi_l]   subject to   norm(A E[pi t^T]) <= epsilon_s   (paper, eq. 3, on the rows)
 
 Its variables are the policy of every row, the constraint rows `R = A E[pi u^T]` of the kept
-imbalances u, and the violation `V = R mixing` of every group, bounded by its tolerance. R enters
-through an equation as sparse as the operator allows, so that a cumulated row never becomes dense.
+imbalances u, and the violation `V = R mixing` of every group: bounded by its tolerance (sup-norm), or
+the difference of two parts >= 0 whose sum is (l1 norm). R enters through an equation as sparse as the
+operator allows, so that a cumulated row never becomes dense.
 """
 
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 from scipy.optimize import OptimizeResult, linprog
 
 from evenhand._typing import FloatArray
-from evenhand.parity import Cumulative, Operator, SupNorm, matrix
+from evenhand.parity import PARITIES, Cumulative, L1Norm, Operator, SupNorm, matrix
 from evenhand.problem import DualProblem
 
 MAX_SIZE = 2_000_000  # n_rows * n_atoms; above it HiGHS takes many minutes and gigabytes
@@ -60,10 +61,10 @@ def solve_lp(problem: DualProblem, *, max_size: int = MAX_SIZE) -> LinearProgram
 
 
 def _check(problem: DualProblem, max_size: int) -> None:
-    if not isinstance(problem.parity.norm, SupNorm):
+    if not isinstance(problem.parity.norm, SupNorm | L1Norm):
         raise ValueError(
-            f"The linear program is written for sup-norm constraints (pmf, cdf, mean): got parity "
-            f"{problem.parity.name!r}. Use the batch solver with a large beta."
+            f"The linear program is written for sup-norm and l1 constraints ({', '.join(PARITIES)}): got "
+            f"parity {problem.parity.name!r}. Use the batch solver with a large beta."
         )
     size = problem.n_rows * problem.n_atoms
     if size > max_size:
@@ -80,13 +81,13 @@ def _method(problem: DualProblem) -> str:
 
 
 def _program(problem: DualProblem) -> dict[str, Any]:
-    """Arguments of `linprog`: variables pi by rows, R by columns, V by columns.
+    """Arguments of `linprog`: variables pi by rows, R by columns, V or its parts by columns.
 
     Everything is multiplied by n_rows, so that the coefficients of a row are of order one and the
     absolute tolerances of HiGHS mean something.
     """
     n_rows, n_atoms, n_kept = problem.n_rows, problem.n_atoms, problem.n_kept
-    n_constraints, n_groups = problem.multipliers_shape
+    n_constraints = problem.multipliers_shape[0]
     weights = n_rows * problem.weights
     differences, selection = _sparse_rows(problem.parity.operator, n_atoms)
     # selection @ E[pi u_k], as a matrix over pi raveled row by row, for every kept column k
@@ -94,28 +95,57 @@ def _program(problem: DualProblem) -> dict[str, Any]:
         [sparse.kron(sparse.csr_array((weights * u)[None]), selection) for u in problem.design[:n_kept]]
     )
     identity = sparse.eye_array
-    n_bounded = n_constraints * n_groups
+    violation = _violation(problem)
     equations = sparse.block_array(
         [
             [sparse.kron(identity(n_rows), np.ones((1, n_atoms))), None, None],
             [masses, -sparse.kron(identity(n_kept), differences), None],
-            [None, sparse.kron(problem.mixing.T, identity(n_constraints)), -identity(n_bounded)],
+            [None, sparse.kron(problem.mixing.T, identity(n_constraints)), -violation.parts],
         ],
         format="csc",
     )
     free = n_kept * n_constraints
     costs = (weights[:, None] * problem.costs()).ravel()
-    bounds = np.empty((n_rows * n_atoms + free + n_bounded, 2))
+    bounds = np.empty((n_rows * n_atoms + free, 2))
     bounds[: n_rows * n_atoms] = 0.0, 1.0
-    bounds[n_rows * n_atoms : -n_bounded] = -np.inf, np.inf
-    limit = np.repeat(n_rows * problem.slack, n_constraints)
-    bounds[-n_bounded:] = np.column_stack([-limit, limit])
+    bounds[n_rows * n_atoms :] = -np.inf, np.inf
+    before = sparse.csc_array((len(violation.limits), len(bounds)))
     return {
-        "c": np.concatenate([costs, np.zeros(free + n_bounded)]),
+        "c": np.concatenate([costs, np.zeros(free + len(violation.bounds))]),
         "A_eq": equations,
-        "b_eq": np.concatenate([np.ones(n_rows), np.zeros(free + n_bounded)]),
-        "bounds": bounds,
+        "b_eq": np.concatenate([np.ones(n_rows), np.zeros(equations.shape[0] - n_rows)]),
+        "A_ub": sparse.hstack([before, violation.sums], format="csc"),
+        "b_ub": violation.limits,
+        "bounds": np.concatenate([bounds, violation.bounds]),
     }
+
+
+class _Violation(NamedTuple):
+    """How V, raveled by columns, is made of variables, and what these may be; times n_rows."""
+
+    parts: Any  # V as a sparse matrix over the variables
+    bounds: FloatArray  # (n_variables, 2)
+    sums: Any  # sums of variables, sparse (n_sums, n_variables)
+    limits: FloatArray  # of the sums
+
+
+def _violation(problem: DualProblem) -> _Violation:
+    n_constraints, n_groups = problem.multipliers_shape
+    size = n_constraints * n_groups
+    norm = problem.parity.norm
+    if isinstance(norm, L1Norm):
+        signs = np.array([[1.0, -1.0]])
+        return _Violation(
+            parts=sparse.kron(signs, sparse.eye_array(size)),
+            bounds=np.tile([0.0, np.inf], (2 * size, 1)),
+            sums=sparse.kron(
+                np.abs(signs), sparse.kron(sparse.eye_array(n_groups), np.ones((1, n_constraints)))
+            ),
+            limits=problem.n_rows * norm.radius(problem.slack),
+        )
+    limit = np.repeat(problem.n_rows * problem.slack, n_constraints)
+    bounds = np.column_stack([-limit, limit])
+    return _Violation(sparse.eye_array(size), bounds, sparse.csc_array((0, size)), np.empty(0))
 
 
 def _sparse_rows(operator: Operator, n_atoms: int) -> tuple[Any, Any]:
@@ -133,7 +163,7 @@ def _solution(problem: DualProblem, found: OptimizeResult, seconds: float) -> Li
     pmf = np.maximum(pmf, 0.0)
     pmf /= pmf.sum(axis=1, keepdims=True)
     masses = pmf.T @ (problem.weights[:, None] * problem.imbalance())
-    # The last equations are R mixing - V = b at b = 0, with |V| <= epsilon. In the Lagrangian
+    # The last equations are R mixing - V = b at b = 0, with norm(V_s) <= epsilon_s. In the Lagrangian
     # `risk - <Phi, V> - penalty` a shift of V by -b raises the optimum by <Phi, b>: the marginals are Phi.
     marginals = found.eqlin.marginals[-n_constraints * n_groups :]
     return LinearProgramSolution(

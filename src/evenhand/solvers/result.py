@@ -44,7 +44,7 @@ class SolverResult:
     n_gradient_rows: int  # single-row gradients evaluated
     objective: float  # F(Phi) over all the rows
     violation: FloatArray  # V = A E[pi t^T] over all the rows, (n_constraints, n_groups)
-    gradient_map_norm: float  # at the solver's own (Lambda, V), step 1 / smoothness (paper, eq. 8)
+    gradient_map_norm: float  # at the solver's own point, step 1 / smoothness (paper, eq. 8)
     exact_risk: float | None = None  # optimum of the linear program, where it was solved
 
     @property

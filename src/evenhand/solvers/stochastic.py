@@ -1,6 +1,7 @@
 """What the paper's stochastic solvers share: rows, budget, state, and the compiled step.
 
-They run on the projected form `(Lambda, V) >= 0`. One step of a solver is one chunk of rows and one
+They run on the problem's form (`evenhand.forms`): the paper's `(Lambda, V) >= 0` where the constraint is a
+sup-norm, Phi with a prox where it is an l1 norm. One step of a solver is one chunk of rows and one
 compiled call. All that a run knows is in its state, O(n_constraints * n_groups) numbers that do not
 depend on the number of stored rows: cut a run anywhere, pickle it, go on, and the bits are the same.
 """
@@ -15,9 +16,10 @@ import numpy as np
 from evenhand._kernels import stochastic as kernels
 from evenhand._kernels.softmax import LOG_2
 from evenhand._typing import FloatArray, IntArray
-from evenhand.parity import Cumulative, Functional, Identity, Operator, SupNorm
+from evenhand.forms import form_of, merge
+from evenhand.parity import Cumulative, Functional, Identity, Operator
 from evenhand.problem import DualProblem
-from evenhand.projected import gradient_variance, imbalance_spread, merge, smoothness, split
+from evenhand.projected import gradient_variance, imbalance_spread
 from evenhand.solvers.result import Status
 from evenhand.solvers.schedules import Plan, plan_tables
 
@@ -54,7 +56,7 @@ class Constants:
         spread = imbalance_spread(problem) or 1.0  # zero when no row tells the groups apart
         variance = gradient_variance(problem) or 1.0
         return cls(
-            smoothness=bound or smoothness(problem) or 1.0,
+            smoothness=bound or form_of(problem).smoothness(problem) or 1.0,
             variance=variance / batch_size,
             radius=2.0 * math.sqrt(spread / variance),
         )
@@ -62,7 +64,7 @@ class Constants:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StochasticState:
-    """A run of a stochastic solver between two rows; arrays have shape (2, n_groups, n_constraints)."""
+    """A run of a stochastic solver between two rows; arrays have shape (n_signs, n_groups, n_constraints)."""
 
     plan: Plan
     budget: int  # rows seen when the plan ends
@@ -79,7 +81,7 @@ class StochasticState:
 
     @property
     def pair(self) -> FloatArray:
-        """The answer as (Lambda, V), shape (2, n_constraints, n_groups).
+        """The answer as a point of its form: (Lambda, V) or (Phi,), (n_signs, n_constraints, n_groups).
 
         While a plan after the first is under way, the answer of the plan before it: the first rows of
         a plan shake the output up.
@@ -91,13 +93,13 @@ class StochasticState:
 
     @property
     def multipliers(self) -> FloatArray:
-        """Phi = Lambda - V of the answer."""
+        """Phi of the answer."""
         return merge(self.pair)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StochasticSolver(ABC):
-    """A stochastic solver of the projected form; the classes below it bring the plan.
+    """A stochastic solver; the classes below it bring the plan.
 
     Parameters
     ----------
@@ -145,7 +147,7 @@ class StochasticSolver(ABC):
         budget = self.n_steps or max(MIN_BUDGET, DEFAULT_PASSES * problem.n_rows)
         if start is None:
             start = np.zeros(problem.multipliers_shape)
-        output = np.ascontiguousarray(split(start).transpose(0, 2, 1))
+        output = np.ascontiguousarray(form_of(problem).split(start).transpose(0, 2, 1))
         return StochasticState(
             plan=self._plan_for(problem, budget),
             budget=budget,
@@ -214,7 +216,7 @@ class StochasticSolver(ABC):
             np.ascontiguousarray(design, dtype=np.float64),
             factors,
             kernel_model(problem),
-            np.ascontiguousarray(problem.slack),
+            np.ascontiguousarray(form_of(problem).tolerance(problem)),
             self.batch_size,
             n_seen == state.budget,
             lengths,
@@ -245,11 +247,6 @@ class StochasticSolver(ABC):
                 raise ValueError(f"{name} must be a positive number: got {number!r}.")
         if self.sampling not in ("passes", "replacement"):
             raise ValueError(f"sampling must be 'passes' or 'replacement': got {self.sampling!r}.")
-        if not isinstance(problem.parity.norm, SupNorm):
-            raise ValueError(
-                f"The stochastic solvers run on constraints with a sup-norm; parity "
-                f"{problem.parity.name!r} has another. Use solver='batch'."
-            )
 
 
 def _updates_before(cursor: tuple[int, int, int], lengths: IntArray) -> int:
