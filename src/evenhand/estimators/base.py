@@ -26,7 +26,8 @@ from evenhand.estimators.nuisances import (
     out_of_fold,
     require_proba,
 )
-from evenhand.postprocessor import FrontierRows, ParityPostprocessor
+from evenhand.parity_step import FrontierRows
+from evenhand.postprocessor import ParityPostprocessor
 
 SMALL_GROUPS = ("error", "merge")
 
