@@ -24,12 +24,14 @@ TAU = softmax(np.outer(LEAN, [1.0, 0.0, -1.0]) + 0.5 * RNG.normal(size=(N_ROWS, 
 OTHER = softmax(np.outer(LEAN, [0.0, 1.0]) + 0.5 * RNG.normal(size=(N_ROWS, 2)))
 FACTOR = RNG.integers(0, 2, N_ROWS)
 CLASSES = softmax(np.outer(LEAN, [1.0, 0.0, -1.5]) + RNG.normal(size=(N_ROWS, 3)))
-JOINT = softmax((np.log(CLASSES)[:, :, None] + np.log(TAU)[:, None] + RNG.normal(size=(80, 3, 3))).reshape(80, 9))
+JOINT = softmax(
+    (np.log(CLASSES)[:, :, None] + np.log(TAU)[:, None] + RNG.normal(size=(80, 3, 3))).reshape(80, 9)
+)
 Y_OF, S_OF = np.repeat(np.arange(3), 3), np.tile(np.arange(3), 3)
 
 NOTIONS = {  # columns, strata
     "several attributes": (np.hstack([TAU, OTHER]), ["sex"] * 3 + ["race"] * 2),
-    "given a factor": (np.hstack([TAU * (FACTOR == f)[:, None] for f in (0, 1)]), [0] * 3 + [1] * 3),
+    "given a factor": (np.hstack([TAU * (f == FACTOR)[:, None] for f in (0, 1)]), [0] * 3 + [1] * 3),
     "equalised odds": (JOINT, Y_OF.tolist()),
     "equal opportunity": (JOINT[:, Y_OF == 2], [2] * 3),
 }
@@ -112,7 +114,9 @@ def test_every_notion_meets_its_tolerance_at_the_risk_of_the_linear_program(noti
     certificate = model.certificate_
     assert certificate.risk == pytest.approx(risk, rel=1e-9)
     assert certificate.lower_bound <= best * (1 + 1e-9)
-    np.testing.assert_allclose(certificate.violation, violations(pmf, columns, strata, model.parity), atol=1e-9)
+    np.testing.assert_allclose(
+        certificate.violation, violations(pmf, columns, strata, model.parity), atol=1e-9
+    )
     assert certificate.violation.max() > 0.029  # the tolerance binds, or this test says nothing
 
 
@@ -124,7 +128,7 @@ def test_one_stratum_of_groups_is_demographic_parity():
 
 
 def test_the_mean_imbalance_of_a_stratum_weighted_by_its_groups_is_zero():
-    columns, strata = NOTIONS["equalised odds"]
+    columns, _ = NOTIONS["equalised odds"]
     prior = columns.mean(axis=0)
     model = ImbalanceModel.from_prior(prior, Y_OF)
     imbalance = model.kept_rows(columns).T @ model.mixing
@@ -141,7 +145,7 @@ def test_labels_name_stratum_and_group_and_tolerances_go_by_either():
     np.testing.assert_allclose(model.epsilon_, [0.02] * 3 + [0.1] * 2)
     shuffled = frame[["b", "x", "f", "a", "m"]]
     np.testing.assert_array_equal(model.predict(SCORES, shuffled), model.predict(SCORES, frame))
-    by_cell = {label: 0.05 for label in model.groups_.tolist()}
+    by_cell = dict.fromkeys(model.groups_.tolist(), 0.05)
     assert ParityPostprocessor(epsilon=by_cell).fit(SCORES, frame, strata=strata).epsilon_.max() == 0.05
 
 
@@ -204,5 +208,5 @@ def test_atoms_of_a_cost_matrix_are_its_columns():
     model = ParityPostprocessor(cost=1 - np.eye(3), atoms=[10.0, 20.0, 40.0]).fit(CLASSES, TAU)
     assert set(model.predict(CLASSES, TAU)) <= {10.0, 20.0, 40.0}
     for atoms in (4, "cv", [1.0, 2.0]):
-        with pytest.raises(ValueError, match="cost matrix|columns"):
+        with pytest.raises(ValueError, match="columns"):
             ParityPostprocessor(cost=1 - np.eye(3), atoms=atoms).fit(CLASSES, TAU)
