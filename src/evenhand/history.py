@@ -117,4 +117,4 @@ class History:
 def _groups_alone(model: Any) -> Rows:
     """No rows, and the labels of a fitted model's groups."""
     labels = tuple(model.groups_.tolist())
-    return Rows(np.empty(0), np.empty((0, len(labels))), labels, None)
+    return Rows(np.empty(0), np.empty((0, len(labels))), labels, None, model.policy_.strata)

@@ -7,24 +7,26 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted, validate_data
 
 from evenhand._typing import AnyArray, FloatArray
 from evenhand._validation import Labels, as_floats, check_group_proba, check_rows, check_weights
 from evenhand.certificates import Certificate
 from evenhand.draws import RandomState, choose_uniforms, key_from, uniforms_from_table
-from evenhand.estimators.group_model import GroupModel, fit_group_models
-from evenhand.estimators.groups import Groups, encode_groups, encode_labels
+from evenhand.estimators.group_model import GroupModel, fit_group_models, restore_models
+from evenhand.estimators.groups import Groups, encode_groups
 from evenhand.estimators.learning import (
     Learned,
     attribute_columns,
     combined_codes,
     diagnose,
+    encode_attributes,
     factor_codes,
     factor_values,
+    known_columns,
     model_targets,
+    only,
     require_cells,
 )
 from evenhand.estimators.notions import Notion
@@ -33,6 +35,7 @@ from evenhand.estimators.nuisances import (
     Labelled,
     default_classifier,
     fit_model,
+    input_tags,
     make_folds,
     out_of_fold,
     require_proba,
@@ -305,26 +308,13 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
             return attributes
         if groups_unlabeled is not None:
             n_rows = _num_samples(X_unlabeled)
-            return self._encode(groups_unlabeled, n_rows, notion, "sensitive_features_unlabeled")
+            return encode_attributes(groups_unlabeled, n_rows, notion, "sensitive_features_unlabeled")
         if self.aware:
             raise ValueError(
                 "aware=True needs the group of every row that it post-processes: pass "
                 "sensitive_features_unlabeled with X_unlabeled."
             )
         return None
-
-    def _encode(self, sensitive_features: Any, n_rows: int, notion: Notion, name: str) -> list[Groups]:
-        """Groups of rows among those of the fit, attribute by attribute."""
-        columns = attribute_columns(sensitive_features, n_rows, self.attributes, name)
-        if len(columns) != len(notion.names):
-            raise ValueError(
-                f"{name} has {len(columns)} columns, but the fit had {len(notion.names)}: "
-                f"{', '.join(map(str, notion.names))}."
-            )
-        return [
-            encode_labels(labels, groups, name)
-            for labels, groups in zip(columns.values(), notion.groups, strict=True)
-        ]
 
     def _postprocessor(self, notion: Notion) -> ParityPostprocessor:
         """The post-processor with this model's parameters, unfitted but for a warm start."""
@@ -342,8 +332,8 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
         models = learned.group_models
         self.__dict__.update(
             estimator_=learned.estimator,
-            sensitive_estimator_=_only([model.classifier for model in models]),
-            calibrator_=_only([model.calibrator for model in models]),
+            sensitive_estimator_=only([model.classifier for model in models]),
+            calibrator_=only([model.calibrator for model in models]),
             notion_=learned.notion,
             postprocessor_=postprocessor,
             certificate_=replace(postprocessor.certificate_, calibration=learned.diagnosis),
@@ -377,49 +367,33 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
         if self.aware:
             if sensitive_features is None:
                 raise ValueError("This model is aware: pass the group of each row as sensitive_features.")
-            known = self._encode(sensitive_features, len(scores), notion, "sensitive_features")
+            known = encode_attributes(sensitive_features, len(scores), notion, "sensitive_features")
         elif sensitive_features is not None:
             raise ValueError(
                 "sensitive_features is not used to predict: this model does without the group. "
                 "Leave it out, or fit with aware=True where the law allows its use."
             )
-        modelled = [model.proba(X) for model in self._group_models()]
+        modelled = [
+            model.proba(X) for model in restore_models(notion, self.sensitive_estimator_, self.calibrator_)
+        ]
         columns = self._columns(X, notion, modelled, scores, known)
         return scores, check_group_proba(columns, len(scores), strata=notion.strata())[0]
 
-    def _group_models(self) -> list[GroupModel]:
-        """The fitted models of the group, one for each attribute."""
-        several = len(self.notion_.names) > 1 and self.sensitive_estimator_ is not None
-        classifiers = self.sensitive_estimator_ if several else [self.sensitive_estimator_]
-        calibrators = self.calibrator_ if several else [self.calibrator_]
-        return [
-            GroupModel(classifier, calibrator, self.notion_.model_labels(attribute))
-            for attribute, (classifier, calibrator) in enumerate(zip(classifiers, calibrators, strict=True))
-            if classifier is not None
-        ]
+    def _known_columns(self, X: Any, y: Any, sensitive_features: Any) -> FloatArray:
+        """Which groups of which strata rows are in, zeros and ones, (n_rows, n_groups)."""
+        groups = encode_attributes(sensitive_features, _num_samples(X), self.notion_, "sensitive_features")
+        target = None if y is None else self._check_target(y)
+        return known_columns(self.notion_, groups, target, factor_codes(X, self.conditional_on, self.notion_))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        base, groups = (_input_tags(model) for model in (self._base_estimator(), self._group_classifier()))
+        base, groups = (input_tags(model) for model in (self._base_estimator(), self._group_classifier()))
         tags.input_tags.sparse = base.sparse and groups.sparse
         tags.input_tags.allow_nan = base.allow_nan and groups.allow_nan
         tags.input_tags.string = base.string and groups.string
         tags.input_tags.categorical = base.categorical and groups.categorical
         tags.target_tags.required = True
         return tags
-
-
-def _input_tags(model: Any) -> Any:
-    """What a model takes; a pipeline does not pass on all that its first step takes."""
-    tags = get_tags(model).input_tags
-    if isinstance(model, Pipeline):
-        tags.allow_nan = get_tags(model.steps[0][1]).input_tags.allow_nan
-    return tags
-
-
-def _only(parts: list[Any]) -> Any:
-    """None of none, and the part itself where there is one."""
-    return parts if len(parts) > 1 else next(iter(parts), None)
 
 
 def _seed(random_state: RandomState) -> int:

@@ -12,6 +12,7 @@ from evenhand._typing import FloatArray
 from evenhand._validation import Labels, check_group_proba
 from evenhand.calibration import Calibrator, fit_calibrator
 from evenhand.estimators.groups import Groups
+from evenhand.estimators.notions import Notion
 from evenhand.estimators.nuisances import Fold, Labelled, fit_model, group_probabilities, out_of_fold
 
 
@@ -74,3 +75,15 @@ def fit_group_model(
 def _score_groups(classifier: BaseEstimator, data: Labelled, X: Any) -> FloatArray:
     fitted = fit_model(classifier, data.X, data.codes, data.weights, "sensitive_estimator")
     return group_probabilities(fitted, X, data.groups)
+
+
+def restore_models(notion: Notion, classifiers: Any, calibrators: Any) -> list[GroupModel]:
+    """The models of a fitted estimator, which keeps lists of their parts where there are several."""
+    if classifiers is None:
+        return []
+    several = len(notion.names) > 1
+    pairs = zip(classifiers, calibrators, strict=True) if several else [(classifiers, calibrators)]
+    return [
+        GroupModel(classifier, calibrator, notion.model_labels(attribute))
+        for attribute, (classifier, calibrator) in enumerate(pairs)
+    ]

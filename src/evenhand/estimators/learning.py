@@ -14,7 +14,7 @@ from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
 from evenhand.estimators.group_model import GroupModel
 from evenhand.estimators.groups import Groups, encode_labels, label_columns, row_labels, sorted_labels
 from evenhand.estimators.notions import ATTRIBUTES, Notion
-from evenhand.estimators.nuisances import Labelled
+from evenhand.estimators.nuisances import Labelled, class_codes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,11 +80,39 @@ def model_targets(notion: Notion, attributes: Sequence[Groups], data: Labelled) 
     """What the model of each attribute learns to tell apart."""
     if not notion.joint:
         return list(attributes)
-    outcomes = data.class_codes()
+    outcomes = class_codes(data.y, data.classes or ())
     return [
         Groups(notion.model_labels(place), outcomes * len(groups.labels) + groups.codes)
         for place, groups in enumerate(attributes)
     ]
+
+
+def encode_attributes(sensitive_features: Any, n_rows: int, notion: Notion, name: str) -> list[Groups]:
+    """Groups of rows among those of the fit, attribute by attribute."""
+    attributes = "separate" if notion.separate else "combined"
+    columns = attribute_columns(sensitive_features, n_rows, attributes, name)
+    if len(columns) != len(notion.names):
+        raise ValueError(
+            f"{name} has {len(columns)} columns, but the fit had {len(notion.names)}: "
+            f"{', '.join(map(str, notion.names))}."
+        )
+    return [
+        encode_labels(labels, groups, name)
+        for labels, groups in zip(columns.values(), notion.groups, strict=True)
+    ]
+
+
+def known_columns(
+    notion: Notion, groups: Sequence[Groups], target: AnyArray | None, factors: IntArray | None
+) -> FloatArray:
+    """Which groups of which strata rows are in, zeros and ones, (n_rows, n_groups)."""
+    outcomes = None
+    if notion.outcomes is not None:
+        if target is None:
+            raise ValueError("Parity within outcomes is measured on rows whose outcome is known: pass y.")
+        assert notion.classes is not None
+        outcomes = np.eye(len(notion.classes))[class_codes(target, notion.classes)]
+    return notion.known_columns([each.one_hot() for each in groups], outcomes, factors)
 
 
 def require_cells(
@@ -93,8 +121,7 @@ def require_cells(
     """Refuse groups that are too small within a stratum."""
     if notion.is_plain:
         return
-    outcomes = None if notion.outcomes is None else np.eye(len(notion.classes or ()))[data.class_codes()]
-    sizes = notion.known_columns([groups.one_hot() for groups in attributes], outcomes, factors).sum(axis=0)
+    sizes = known_columns(notion, attributes, data.y, factors).sum(axis=0)
     worst = int(sizes.argmin())
     if sizes[worst] < smallest:
         stratum, group = notion.cells()[worst]
@@ -133,3 +160,8 @@ def _one_number(scores: FloatArray) -> FloatArray:
     if scores.ndim == 1:
         return scores
     return scores[:, 1] if scores.shape[1] == 2 else scores.argmax(axis=1).astype(np.float64)
+
+
+def only(parts: list[Any]) -> Any:
+    """None of none, and the part itself where there is one."""
+    return parts if len(parts) > 1 else next(iter(parts), None)

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.model_selection import StratifiedKFold, check_cv
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import has_fit_parameter
 
@@ -64,11 +64,6 @@ class Labelled:
         X = _safe_indexing(self.X, rows)
         return replace(self, X=X, y=self.y[rows], codes=self.codes[rows], weights=weights)
 
-    def class_codes(self) -> IntArray:
-        """Position of each row's outcome among the classes, (n_rows,)."""
-        place = {label: code for code, label in enumerate(self.classes or ())}
-        return np.array([place[label] for label in self.y.tolist()])
-
 
 def fit_model(model: BaseEstimator, X: Any, y: AnyArray, weights: FloatArray | None, name: str) -> Any:
     """A fitted clone of `model`; weights go to it, or to the last step of a pipeline."""
@@ -110,6 +105,16 @@ def group_probabilities(classifier: Any, X: Any, groups: Labels) -> FloatArray:
             f"{', '.join(map(repr, groups))}."
         )
     return proba[:, [known.index(label) for label in groups]]
+
+
+def class_codes(target: AnyArray, classes: Labels) -> IntArray:
+    """Position of each row's outcome among the classes, (n_rows,)."""
+    place = {label: code for code, label in enumerate(classes)}
+    labels = target.tolist()
+    unknown = next((label for label in labels if label not in place), None)
+    if unknown is not None:
+        raise ValueError(f"y has {unknown!r}, which is none of the classes {', '.join(map(repr, classes))}.")
+    return np.array([place[label] for label in labels])
 
 
 def class_probabilities(classifier: Any, X: Any, classes: Labels) -> FloatArray:
@@ -231,3 +236,11 @@ def require_table(X: Any) -> None:
         )
     if shape[0] == 0:
         raise ValueError(f"X has 0 sample(s) (shape={tuple(shape)}) while a minimum of 1 is required.")
+
+
+def input_tags(model: Any) -> Any:
+    """What a model takes; a pipeline does not pass on all that its first step takes."""
+    tags = get_tags(model).input_tags
+    if isinstance(model, Pipeline):
+        tags.allow_nan = get_tags(model.steps[0][1]).input_tags.allow_nan
+    return tags
