@@ -2,13 +2,13 @@
 
 import numbers
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from evenhand._typing import AnyArray, FloatArray
+from evenhand._typing import AnyArray, FloatArray, IntArray
 
 Labels: TypeAlias = tuple[Hashable, ...]
 
@@ -19,12 +19,16 @@ NEGATIVE_TOLERANCE = 1e-9  # `1 - p` of a p that is one and a bit
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Checked rows: finite scores, probabilities that sum to one, weights that sum to one."""
+    """Checked rows: finite scores, probabilities that sum to one, weights that sum to one.
 
-    scores: FloatArray  # (n_rows,)
+    With strata, a row's probabilities sum to at most one in each of them.
+    """
+
+    scores: FloatArray  # (n_rows,), or class probabilities (n_rows, n_classes)
     group_proba: FloatArray  # (n_rows, n_groups)
     groups: Labels  # one label per column of group_proba
     weights: FloatArray | None  # (n_rows,), positive; None where all are equal
+    strata: IntArray | None = None  # stratum of each column from 0 on, (n_groups,)
 
     def group_mass(self) -> FloatArray:
         """Weighted mean of the probabilities, shape (n_groups,)."""
@@ -33,13 +37,26 @@ class Rows:
             return mean
         return self.weights @ self.group_proba
 
+    def without(self, rows: IntArray) -> "Rows":
+        """All the other rows."""
+        used = np.ones(len(self.scores), bool)
+        used[rows] = False
+        weights = None if self.weights is None else self.weights[used] / self.weights[used].sum()
+        return replace(self, scores=self.scores[used], group_proba=self.group_proba[used], weights=weights)
+
 
 def check_rows(
-    scores: Any, group_proba: Any, sample_weight: Any = None, *, groups: Labels | None = None
+    scores: Any,
+    group_proba: Any,
+    sample_weight: Any = None,
+    *,
+    groups: Labels | None = None,
+    strata: IntArray | None = None,
+    n_classes: int | None = None,
 ) -> Rows:
     """Rows to fit on; those of weight zero are left out, as if they had not been given."""
-    checked_scores = check_scores(scores)
-    proba, names = check_group_proba(group_proba, len(checked_scores))
+    checked_scores = check_scores(scores, n_classes)
+    proba, names = check_group_proba(group_proba, len(checked_scores), strata=strata)
     groups = names if groups is None else groups
     weights = None
     if sample_weight is not None:
@@ -47,21 +64,29 @@ def check_rows(
         used = weights > 0
         if not used.all():
             checked_scores, proba, weights = checked_scores[used], proba[used], weights[used]
-    rows = Rows(checked_scores, proba, groups, weights)
+    rows = Rows(checked_scores, proba, groups, weights, strata)
     _require_mass(rows)
     return rows
 
 
-def check_rows_of(scores: Any, group_proba: Any, groups: Labels) -> Rows:
+def check_rows_of(
+    scores: Any,
+    group_proba: Any,
+    groups: Labels,
+    strata: IntArray | None = None,
+    n_classes: int | None = None,
+) -> Rows:
     """Rows to predict on, with the groups of the fit; named columns may come in any order."""
-    checked_scores = check_scores(scores)
-    proba, given = check_group_proba(group_proba, len(checked_scores), groups)
-    return Rows(checked_scores, proba, given, None)
+    checked_scores = check_scores(scores, n_classes)
+    proba, given = check_group_proba(group_proba, len(checked_scores), groups, strata)
+    return Rows(checked_scores, proba, given, None, strata)
 
 
-def check_scores(scores: Any) -> FloatArray:
-    """Finite floats of shape (n_rows,), at least one."""
+def check_scores(scores: Any, n_classes: int | None = None) -> FloatArray:
+    """Finite floats of shape (n_rows,), at least one; with `n_classes`, probabilities of as many classes."""
     checked = as_floats(scores, "scores")
+    if n_classes is not None:
+        return _check_class_proba(checked, n_classes)
     if checked.ndim != 1:
         raise ValueError(f"scores must have shape (n_rows,): got {checked.shape}.")
     if len(checked) == 0:
@@ -70,12 +95,45 @@ def check_scores(scores: Any) -> FloatArray:
     return checked
 
 
+def _check_class_proba(scores: FloatArray, n_classes: int) -> FloatArray:
+    if scores.ndim != 2 or scores.shape[1] != n_classes:
+        raise ValueError(
+            f"scores must be class probabilities of shape (n_rows, {n_classes}) with this cost: got "
+            f"{scores.shape}."
+        )
+    if len(scores) == 0:
+        raise ValueError("scores is empty: give at least one row.")
+    _require_finite(scores, "scores")
+    return _normalise(scores, SUM_TOLERANCE_SINGLE, "scores")
+
+
+def check_strata(strata: Any, groups: Labels) -> tuple[IntArray, Labels]:
+    """The stratum of each column from 0 on, and labels `(stratum, group)`.
+
+    >>> codes, labels = check_strata(["sex", "sex", "race", "race"], ("f", "m", "a", "b"))
+    >>> codes, labels[2]
+    (array([0, 0, 1, 1]), ('race', 'a'))
+    """
+    named = [label.item() if isinstance(label, np.generic) else label for label in strata]
+    if len(named) != len(groups):
+        raise ValueError(
+            f"strata needs one label per column of group_proba: got {len(named)} for {len(groups)} columns."
+        )
+    order = {label: place for place, label in enumerate(dict.fromkeys(named))}
+    codes = np.array([order[label] for label in named])
+    for label, size in zip(order, np.bincount(codes), strict=True):
+        if size < 2:
+            raise ValueError(f"Stratum {label!r} has one column, and parity needs two: leave it out.")
+    return codes, tuple(zip(named, groups, strict=True))
+
+
 def check_group_proba(
-    group_proba: Any, n_rows: int, groups: Labels | None = None
+    group_proba: Any, n_rows: int, groups: Labels | None = None, strata: IntArray | None = None
 ) -> tuple[FloatArray, Labels]:
     """Probabilities of shape (n_rows, n_groups) whose rows sum to one, and the groups' labels.
 
-    With `groups`, the columns are put in their order by name, or refused.
+    With `groups`, the columns are put in their order by name, or refused. With `strata`, labels are
+    `(stratum, name)`, and rows sum to at most one in each stratum.
     """
     array, names = _to_numpy(group_proba, "group_proba")
     if array.ndim != 2:
@@ -86,14 +144,18 @@ def check_group_proba(
     single = array.dtype.kind == "f" and array.dtype.itemsize < 8
     labels = _column_labels(names, array.shape[1])
     if groups is not None:
-        array = _in_order_of(groups, array, labels if names is not None else None)
+        columns = groups if strata is None else tuple(group[1] for group in groups)  # type: ignore[index]
+        array = _in_order_of(columns, array, labels if names is not None else None)
         labels = groups
     if array.shape[1] < 2:
         raise ValueError(f"group_proba needs at least two groups: got {array.shape[1]} column(s).")
     _require_length(array, "group_proba", n_rows)
     proba = _as_float64(array, "group_proba")
     _require_finite(proba, "group_proba")
-    return _normalise(proba, SUM_TOLERANCE_SINGLE if single else SUM_TOLERANCE), labels
+    tolerance = SUM_TOLERANCE_SINGLE if single else SUM_TOLERANCE
+    if strata is not None:
+        return _check_stratum_sums(proba, strata, tolerance), labels
+    return _normalise(proba, tolerance), labels
 
 
 def check_weights(sample_weight: Any, n_rows: int) -> FloatArray:
@@ -112,12 +174,18 @@ def check_weights(sample_weight: Any, n_rows: int) -> FloatArray:
     return scaled
 
 
-def check_epsilon(epsilon: Any, groups: Labels) -> FloatArray:
+def check_epsilon(epsilon: Any, groups: Labels, strata: IntArray | None = None) -> FloatArray:
     """Tolerances of shape (n_groups,) from a float, one value per group, or a dict by label.
+
+    With `strata`, whose groups are called `(stratum, group)`, a dict may also go by stratum.
 
     >>> check_epsilon({"b": 0.2, "a": 0.1}, ("a", "b"))
     array([0.1, 0.2])
     """
+    if strata is not None and isinstance(epsilon, Mapping):
+        names: Labels = tuple(group[0] for group in groups)  # type: ignore[index]
+        if set(epsilon) == set(names):
+            epsilon = [epsilon[name] for name in names]
     slack = _per_group(epsilon, "epsilon", groups)
     if slack.ndim == 0:
         slack = np.full(len(groups), float(slack))
@@ -126,13 +194,18 @@ def check_epsilon(epsilon: Any, groups: Labels) -> FloatArray:
     return slack
 
 
-def check_prior(group_prior: Any, groups: Labels) -> FloatArray:
-    """Shares of shape (n_groups,), positive, that sum to one; a dict goes by label."""
+def check_prior(group_prior: Any, groups: Labels, strata: IntArray | None = None) -> FloatArray:
+    """Shares of shape (n_groups,), positive, that sum to one; a dict goes by label.
+
+    With `strata` the sum may be anything: each stratum has its own share of the rows.
+    """
     prior = _per_group(group_prior, "group_prior", groups)
     if prior.ndim == 0:
         raise ValueError(f"group_prior needs one value per group ({_listed(groups)}): got one number.")
     if not np.all(prior > 0) or not np.isfinite(prior).all():
         raise ValueError(f"group_prior must be positive for every group: got {group_prior!r}.")
+    if strata is not None:
+        return prior
     if abs(prior.sum() - 1.0) > SUM_TOLERANCE:
         raise ValueError(f"group_prior must sum to one: got {prior.sum():.9g}.")
     shares: FloatArray = prior / prior.sum()
@@ -180,23 +253,45 @@ def _as_float64(array: AnyArray, name: str) -> FloatArray:
         raise ValueError(f"{name} must hold numbers, none of them missing: {error}") from error
 
 
-def _normalise(proba: FloatArray, tolerance: float) -> FloatArray:
-    """Divide each row by its sum, added column by column so that a row never depends on its batch."""
+def _not_negative(proba: FloatArray, name: str) -> FloatArray:
     if proba.min() < -NEGATIVE_TOLERANCE:
         row = int(np.argmin(proba.min(axis=1)))
-        raise ValueError(f"group_proba must not be negative: row {row} holds {proba[row].min():g}.")
-    proba = np.maximum(proba, 0.0)
+        raise ValueError(f"{name} must not be negative: row {row} holds {proba[row].min():g}.")
+    return np.maximum(proba, 0.0)
+
+
+def _check_stratum_sums(proba: FloatArray, strata: IntArray, tolerance: float) -> FloatArray:
+    proba = _not_negative(proba, "group_proba")
+    for stratum in range(int(strata.max()) + 1):
+        total = proba[:, strata == stratum].sum(axis=1)
+        row = int(np.argmax(total))
+        if total[row] > 1.0 + tolerance:
+            raise ValueError(
+                f"group_proba must sum to at most one within a stratum: row {row} sums to {total[row]:.9g}."
+            )
+    return proba
+
+
+def _normalise(proba: FloatArray, tolerance: float, name: str = "group_proba") -> FloatArray:
+    """Divide each row by its sum, added column by column so that a row never depends on its batch."""
+    proba = _not_negative(proba, name)
     total = proba[:, 0].copy()
     for column in range(1, proba.shape[1]):
         total += proba[:, column]
     row = int(np.argmax(np.abs(total - 1.0)))
     if abs(total[row] - 1.0) > tolerance:
         raise ValueError(
-            f"group_proba must sum to one in every row: row {row} sums to {total[row]:.9g}. "
+            f"{name} must sum to one in every row: row {row} sums to {total[row]:.9g}. "
             "Divide each row by its sum if that is what is meant."
         )
     proba /= total[:, None]
     return proba
+
+
+def column_labels(group_proba: Any) -> Labels:
+    """Names of the columns, or 0, 1, ... where they have none."""
+    array, names = _to_numpy(group_proba, "group_proba")
+    return _column_labels(names, array.shape[1] if array.ndim == 2 else 0)
 
 
 def _column_labels(names: Sequence[Hashable] | None, n_groups: int) -> Labels:

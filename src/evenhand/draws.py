@@ -59,8 +59,8 @@ def uniforms_from_rows(scores: FloatArray, group_proba: FloatArray, key: HashArr
 
     Parameters
     ----------
-    scores : array of shape (n_rows,)
-        On the normalised scale of the support.
+    scores : array of shape (n_rows,) or (n_rows, n_classes)
+        On the normalised scale of the support, or class probabilities.
     group_proba : array of shape (n_rows, n_groups)
     key : array of shape (2,)
         From `key_from`.
@@ -70,7 +70,8 @@ def uniforms_from_rows(scores: FloatArray, group_proba: FloatArray, key: HashArr
         cells = np.column_stack([scores[start:stop], group_proba[start:stop]])
         return np.rint(cells * GRID)
 
-    return _to_uniforms(_hash_words(words, len(scores), 1 + group_proba.shape[1], _ROW_TAG, key))
+    width = (1 if scores.ndim == 1 else scores.shape[1]) + group_proba.shape[1]
+    return _to_uniforms(_hash_words(words, len(scores), width, _ROW_TAG, key))
 
 
 def uniforms_from_table(X: Any, key: HashArray) -> FloatArray:

@@ -9,8 +9,9 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from evenhand._typing import FloatArray
+from evenhand._typing import FloatArray, IntArray
 from evenhand.exceptions import PriorWarning
+from evenhand.imbalance import mean_imbalance
 from evenhand.parity import Parity
 
 SAME_PRIOR = 1e-6  # relative distance up to which a prior is the mean itself, rounded on its way here
@@ -24,6 +25,7 @@ def resolve_prior(
     parity: Parity,
     slack: FloatArray,
     scale: float,
+    strata: IntArray | None = None,
     stacklevel: int = 2,
 ) -> FloatArray:
     """The prior to use: the mean of the group probabilities, or the user's own if it is feasible.
@@ -39,12 +41,14 @@ def resolve_prior(
         Tolerances on the normalised scale.
     scale : float
         Units of epsilon in one unit of slack, for the messages.
+    strata : array of shape (n_groups,) or None
+        As in `ImbalanceModel`.
     stacklevel : int
         Of the warning, as seen from here.
     """
     if prior is None or np.all(np.abs(prior / mean_proba - 1.0) <= SAME_PRIOR):
         return mean_proba
-    imbalance = 1.0 - mean_proba / prior
+    imbalance = mean_imbalance(mean_proba, prior, strata)
     smallest = parity.smallest_feasible(imbalance)
     if np.any(slack < smallest):
         worst = int(np.argmax(smallest - slack))

@@ -9,6 +9,7 @@ import numpy as np
 from evenhand._frames import make_frame
 from evenhand._typing import FloatArray
 from evenhand._validation import as_floats
+from evenhand.costs import Squared
 from evenhand.exceptions import ConvergenceWarning, EvenhandWarning
 from evenhand.heldout import Measures, read_held_out
 from evenhand.metrics import DISTANCES
@@ -34,6 +35,7 @@ class Frontier:
     points: tuple[FrontierPoint, ...]  # in the order of epsilon
     base: Measures  # of the scores, before any parity step
     has_target: bool  # the risk is against y, and not against the scores
+    is_squared: bool = True  # the cost is the squared one
 
     def __repr__(self) -> str:
         low, high = self.points[0].epsilon, self.points[-1].epsilon
@@ -133,6 +135,11 @@ class Frontier:
             )
         return self.points[within[np.argmin(wanted[within])]].model
 
+    def _risk_name(self) -> str:
+        if not self.is_squared:
+            return "Expected cost"
+        return FrontierDisplay.risk_name if self.has_target else "Mean squared distance to the scores"
+
     def plot(self, ax: Any = None) -> FrontierDisplay:
         """Draw risk against the largest Kolmogorov-Smirnov distance on the held-out rows.
 
@@ -147,7 +154,7 @@ class Frontier:
             unfairness=self.max_ks,
             base_risk=self.base.risk,
             base_unfairness=self.base.largest("ks"),
-            risk_name=FrontierDisplay.risk_name if self.has_target else "Mean squared distance to the scores",
+            risk_name=self._risk_name(),
         )
         return display.plot(ax)
 
@@ -220,7 +227,8 @@ def frontier(
         path = default_epsilons(problem, rest) if wanted is None else wanted
         points = solve_path(problem, path, rows, callback)
     _warn_once(caught, points)
-    return Frontier(tuple(points[::-1]), rows.measure_scores(rest.atoms_), rows.target is not None)
+    squared = isinstance(rest.policy_.cost, Squared)
+    return Frontier(tuple(points[::-1]), rows.measure_scores(rest.policy_), rows.target is not None, squared)
 
 
 def _check_epsilons(epsilons: Any) -> FloatArray:

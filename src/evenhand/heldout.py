@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from evenhand._kernels.blas import one_blas_thread
-from evenhand._typing import FloatArray
-from evenhand._validation import Rows, as_floats, check_rows_of, check_weights
+from evenhand._typing import FloatArray, IntArray
+from evenhand._validation import Rows, as_floats, check_weights
+from evenhand.costs import Squared
 from evenhand.estimators.groups import encode_groups, encode_known, row_labels
+from evenhand.estimators.nuisances import class_codes
 from evenhand.metrics import BLOCK_ENTRIES, DISTANCES, GroupMasses, Membership, expected_losses
 from evenhand.policy import SoftmaxPolicy
 from evenhand.postprocessor import ParityPostprocessor
@@ -34,10 +36,11 @@ class Measures:
 class HeldOutRows:
     """Scored rows with what is known of them."""
 
-    scores: FloatArray  # eta, (n_rows,)
+    scores: FloatArray  # eta, (n_rows,), or class probabilities (n_rows, n_classes)
     group_proba: FloatArray  # tau, (n_rows, n_groups)
     members: Membership  # the groups themselves, or tau where they are not known
-    target: FloatArray | None = None  # y, (n_rows,)
+    target: FloatArray | None = None  # y, (n_rows,), or zeros and ones (n_rows, n_classes)
+    strata: IntArray | None = None  # stratum of each group of `members`, (n_groups,)
 
     def measure(self, policy: SoftmaxPolicy) -> Measures:
         """Measures of a policy; the risk is against the target, or against the scores where there is none.
@@ -53,26 +56,41 @@ class HeldOutRows:
             for start in range(0, len(losses), size):
                 rows = slice(start, start + size)
                 pmf = policy.pmf(self.scores[rows], self.group_proba[rows])
-                losses[rows] = expected_losses(pmf, target[rows], atoms)
+                losses[rows] = _losses(policy, pmf, target[rows])
                 masses += self.members.of_rows(rows) @ pmf
         groups = GroupMasses(self.members.labels, masses, atoms)
-        distances = {name: distance(groups) for name, distance in DISTANCES.items()}
+        distances = {name: self._distances(groups, name) for name in DISTANCES}
         return Measures(groups.labels, self._average(losses), distances)
 
-    def measure_scores(self, atoms: FloatArray) -> Measures:
-        """Measures of the scores as they are, before any parity step.
+    def measure_scores(self, policy: SoftmaxPolicy) -> Measures:
+        """Measures of the scores as they are, before any parity step, or of the atom that they make cheapest.
 
-        Only for the total variation they are rounded to the nearest atom: it sees no more than whether
-        two values are equal, and would call scores without ties as unfair as can be.
+        The latter where the cost is not the squared one, and always for the total variation: it sees no
+        more than whether two values are equal, and would call scores without ties as unfair as can be.
         """
+        atoms = policy.support.atoms
         target = self.scores if self.target is None else self.target
-        exact = GroupMasses.of_values(self.scores, self.members)
-        borders = atoms[:-1] + np.diff(atoms) / 2
-        rounded = GroupMasses.of_values(atoms[np.searchsorted(borders, self.scores)], self.members)
-        distances = {
-            name: distance(rounded if name == "tv" else exact) for name, distance in DISTANCES.items()
-        }
-        return Measures(exact.labels, self._average((self.scores - target) ** 2), distances)
+        if isinstance(policy.cost, Squared):
+            nearest = np.searchsorted(atoms[:-1] + np.diff(atoms) / 2, self.scores)
+            rounded = GroupMasses.of_values(atoms[nearest], self.members)
+            exact, losses = GroupMasses.of_values(self.scores, self.members), (self.scores - target) ** 2
+        else:
+            cheapest = policy.cost.table(self.scores, atoms).argmin(axis=1)
+            exact = rounded = GroupMasses.of_values(atoms[cheapest], self.members)
+            losses = np.take_along_axis(policy.cost.table(target, atoms), cheapest[:, None], axis=1)[:, 0]
+        distances = {name: self._distances(rounded if name == "tv" else exact, name) for name in DISTANCES}
+        return Measures(exact.labels, self._average(losses), distances)
+
+    def _distances(self, groups: GroupMasses, name: str) -> FloatArray:
+        """Distance of each group to all rows, or to all of its stratum."""
+        if self.strata is None:
+            return DISTANCES[name](groups)
+        out = np.empty(len(groups.labels))
+        for stratum in np.unique(self.strata):
+            inside = np.flatnonzero(self.strata == stratum)
+            labels = tuple(groups.labels[group] for group in inside)
+            out[inside] = DISTANCES[name](GroupMasses(labels, groups.masses[inside], groups.points))
+        return out
 
     def _average(self, losses: FloatArray) -> float:
         return float(np.average(losses, weights=self.members.weights))
@@ -91,20 +109,23 @@ def read_held_out(test: Any, model: Any, fitted_on: Rows) -> HeldOutRows:
     """
     if test is None:
         members = Membership(fitted_on.groups, shares=fitted_on.group_proba, weights=fitted_on.weights)
-        return HeldOutRows(fitted_on.scores, fitted_on.group_proba, members)
+        return HeldOutRows(fitted_on.scores, fitted_on.group_proba, members, strata=fitted_on.strata)
     given = _named(test, ("scores", "group_proba") if isinstance(model, ParityPostprocessor) else ("X",))
     scores, group_proba = _scored(model, given)
     target, groups, weights = (given.get(name) for name in KNOWN)
     if weights is not None:
         weights = check_weights(weights, len(scores))
+    strata = fitted_on.strata
     if groups is None:
         members = Membership(fitted_on.groups, shares=group_proba, weights=weights)
-    else:
+    elif strata is None:
         members = _membership(model, groups, len(scores), weights)
+    else:
+        members, strata = _cell_membership(model, given, fitted_on, weights)
     _require_mass(members)
     if target is not None:
-        target = _check_target(target, len(scores))
-    return HeldOutRows(scores, group_proba, members, target)
+        target = _check_target(model, target, len(scores))
+    return HeldOutRows(scores, group_proba, members, target, strata)
 
 
 def _named(test: Any, inputs: tuple[str, ...]) -> dict[str, Any]:
@@ -127,7 +148,7 @@ def _named(test: Any, inputs: tuple[str, ...]) -> dict[str, Any]:
 def _scored(model: Any, given: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
     """Scores and group probabilities of the rows."""
     if isinstance(model, ParityPostprocessor):
-        rows = check_rows_of(given["scores"], given["group_proba"], tuple(model.groups_.tolist()))
+        rows = model._rows(given["scores"], given["group_proba"])
         return rows.scores, rows.group_proba
     groups = given.get("sensitive_features") if model.aware else None
     nuisances: tuple[FloatArray, FloatArray] = model._nuisances(given["X"], groups)
@@ -148,13 +169,47 @@ def _membership(model: Any, groups: Any, n_rows: int, weights: FloatArray | None
     return Membership(tuple(known.labels[code] for code in present), codes=codes, weights=weights)
 
 
+def _cell_membership(
+    model: Any, given: Mapping[str, Any], fitted_on: Rows, weights: FloatArray | None
+) -> tuple[Membership, IntArray]:
+    """Groups of the rows within strata, and the stratum of each, without those that no row is in."""
+    if isinstance(model, ParityPostprocessor):
+        raise ValueError(
+            "test cannot tell which groups of which strata sensitive_features means: leave it out, and rows "
+            "count by their group_proba."
+        )
+    assert fitted_on.strata is not None
+    shares = model._known_columns(given["X"], given.get("y"), given["sensitive_features"])
+    present = np.flatnonzero(shares.sum(axis=0) > 0)
+    labels = tuple(fitted_on.groups[cell] for cell in present)
+    members = Membership(labels, shares=shares[:, present], weights=weights)
+    return members, fitted_on.strata[present]
+
+
+def _losses(policy: SoftmaxPolicy, pmf: FloatArray, target: FloatArray) -> FloatArray:
+    """Expected cost of each row, in the user's units."""
+    atoms = policy.support.atoms
+    if isinstance(policy.cost, Squared):
+        return expected_losses(pmf, target, atoms)
+    losses: FloatArray = np.einsum("il,il->i", pmf, policy.cost.table(target, atoms))
+    return losses
+
+
 def _require_mass(members: Membership) -> None:
     for group, label in enumerate(members.labels):
         if not members.column(group).sum() > 0:
             raise ValueError(f"test has no row that counts in group {label!r}: leave it out, or add rows.")
 
 
-def _check_target(y: Any, n_rows: int) -> FloatArray:
+def _check_target(model: Any, y: Any, n_rows: int) -> FloatArray:
+    """Outcomes as the cost of the model takes them."""
+    n_classes = getattr(model, "postprocessor_", model).policy_.cost.n_classes
+    if n_classes is not None:
+        labels = np.asarray(y).ravel()
+        if len(labels) != n_rows:
+            raise ValueError(f"y of test needs one class per row: got {len(labels)} for {n_rows} rows.")
+        classes = tuple(getattr(model, "classes_", np.arange(n_classes)).tolist())
+        return np.eye(n_classes)[class_codes(labels, classes)]
     target = as_floats(y, "y").squeeze()
     if target.shape != (n_rows,):
         raise ValueError(f"y of test needs one value per row: got shape {target.shape} for {n_rows} rows.")

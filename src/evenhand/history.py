@@ -1,7 +1,7 @@
 """A fit as it went: what its solver had reached after each step."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ from evenhand._validation import Rows
 from evenhand.heldout import read_held_out
 from evenhand.parity import make_parity
 from evenhand.plots import ConvergenceDisplay
-from evenhand.policy import SoftmaxPolicy
 from evenhand.solvers import Progress
 
 GROWTH = 1.02  # of the gradients between two records that are kept: some hundreds in all
@@ -102,12 +101,7 @@ class History:
         policy = model.policy_
         operator = make_parity(model.parity, policy.support.normalised()).operator
         measures = [
-            rows.measure(
-                SoftmaxPolicy(
-                    policy.support, policy.group_prior, operator.adjoint(each.multipliers), policy.temperature
-                )
-            )
-            for each in records
+            rows.measure(replace(policy, tilt=operator.adjoint(each.multipliers))) for each in records
         ]
         work = [each.n_gradient_rows for each in records]
         reached = [each.risk for each in measures], [each.largest("ks") for each in measures]
@@ -123,4 +117,4 @@ class History:
 def _groups_alone(model: Any) -> Rows:
     """No rows, and the labels of a fitted model's groups."""
     labels = tuple(model.groups_.tolist())
-    return Rows(np.empty(0), np.empty((0, len(labels))), labels, None)
+    return Rows(np.empty(0), np.empty((0, len(labels))), labels, None, model.policy_.strata)

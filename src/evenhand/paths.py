@@ -14,8 +14,10 @@ from evenhand._validation import check_epsilon
 from evenhand.certificates import Certificate
 from evenhand.exceptions import InterruptWarning
 from evenhand.heldout import HeldOutRows, Measures
+from evenhand.imbalance import mean_imbalance
 from evenhand.parity import make_parity
-from evenhand.postprocessor import FrontierRows, ParityPostprocessor
+from evenhand.parity_step import FrontierRows
+from evenhand.postprocessor import ParityPostprocessor
 from evenhand.problem import DualProblem
 from evenhand.selection import is_cv
 from evenhand.solvers import Progress, Status, make_solver
@@ -143,7 +145,7 @@ def _proportions(problem: FrontierRows) -> FloatArray | None:
     own = problem.postprocessor.epsilon
     if not isinstance(own, Mapping) and np.ndim(own) == 0:
         return None
-    slack = check_epsilon(own, problem.rows.groups)
+    slack = check_epsilon(own, problem.rows.groups, problem.rows.strata)
     if slack.max() == 0.0:
         raise ValueError(
             "epsilon of the model is zero for every group, which leaves no proportions to keep: give the "
@@ -171,7 +173,8 @@ def default_epsilons(problem: FrontierRows, rest: ParityPostprocessor) -> FloatA
         return np.zeros(1)  # nothing to gain: the scores are at parity as they are
     path = np.append(0.0, np.geomspace(top / REACH, top, N_POINTS - 1))
     # a prior of the user's own puts a floor under the violation; without one it is zero
-    floor = parity.smallest_feasible(1.0 - problem.rows.group_mass() / rest.group_prior_)
+    rows = problem.rows
+    floor = parity.smallest_feasible(mean_imbalance(rows.group_mass(), rest.group_prior_, rows.strata))
     floor = floor * (support.half_width if parity.in_outcome_units else 1.0)
     feasible: FloatArray = path[np.all(np.outer(path, shares) >= floor, axis=1)]
     if len(feasible) == 0:

@@ -1,22 +1,24 @@
 """The policy: a distribution over the atoms for each row, and what can be read off it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from evenhand._kernels.chunks import run_chunks
 from evenhand._kernels.softmax import means_into, pmf_into, quantiles_into
 from evenhand._typing import FloatArray, IntArray
-from evenhand.costs import squared_cost
+from evenhand.costs import Cost, CostModel, RowCosts, Squared
 from evenhand.imbalance import ImbalanceModel
 from evenhand.objective import logit_loadings
 from evenhand.support import Support
 
+BLOCK_ENTRIES = 1 << 20  # of a pmf held at once
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SoftmaxPolicy:
-    """`pi(l | x) = softmax_l(beta * (<theta_l, t(x)> - (eta(x) - y_l)^2))` (paper, eq. 7).
+    """`pi(l | x) = softmax_l(beta * (<theta_l, t(x)> - c_l(x)))` (paper, eq. 7, where c is the squared cost).
 
     Scores come in the user's units, and so do the answers; tilt and temperature belong to the normalised
     scale of the support. The answer for a row depends on that row alone, bit for bit: not on its batch,
@@ -32,6 +34,8 @@ class SoftmaxPolicy:
     group_prior: FloatArray  # p, (n_groups,)
     tilt: FloatArray  # theta = A^T Phi, (n_atoms, n_groups)
     temperature: float  # beta
+    strata: IntArray | None = None  # stratum of each group, (n_groups,), as in `ImbalanceModel`
+    cost: Cost = field(default_factory=Squared)
 
     def pmf(self, scores: FloatArray, group_proba: FloatArray) -> FloatArray:
         """Probability of each atom, shape (n_rows, n_atoms)."""
@@ -57,6 +61,15 @@ class SoftmaxPolicy:
         out += self.support.centre
         return out
 
+    def likeliest(self, scores: FloatArray, group_proba: FloatArray) -> FloatArray:
+        """The atom of the highest probability of each row, the first of equals, shape (n_rows,)."""
+        places = np.empty(len(scores), np.int64)
+        size = max(1, BLOCK_ENTRIES // len(self.tilt))
+        for start in range(0, len(scores), size):
+            rows = slice(start, start + size)
+            places[rows] = self.pmf(scores[rows], group_proba[rows]).argmax(axis=1)
+        return self.support.atoms[places]
+
     def quantile(self, scores: FloatArray, group_proba: FloatArray, level: FloatArray) -> FloatArray:
         """Smallest atom whose cumulated probability reaches `level`, one number or one per row."""
         levels = np.ascontiguousarray(np.broadcast_to(level, len(scores)), dtype=np.float64)
@@ -65,6 +78,10 @@ class SoftmaxPolicy:
     def draw(self, scores: FloatArray, group_proba: FloatArray, uniforms: FloatArray) -> FloatArray:
         """An atom for each row, drawn by inversion of its cumulated distribution at `uniforms`."""
         return self.support.atoms[self._quantile_index(scores, group_proba, uniforms)]
+
+    def cost_terms(self, scores: FloatArray) -> tuple[CostModel, RowCosts]:
+        """The atoms' and the rows' part of the cost, in units of a problem."""
+        return self.cost.model(self.support), self.cost.rows(self.support, scores)
 
     def _quantile_index(self, scores: FloatArray, group_proba: FloatArray, levels: FloatArray) -> IntArray:
         out = np.empty(len(scores), np.int64)
@@ -78,9 +95,8 @@ class SoftmaxPolicy:
 
     def _logits(self) -> tuple[FloatArray, FloatArray]:
         """Loadings (n_atoms, n_design) and offset (n_atoms,) of the logits, in log 2."""
-        mixing = ImbalanceModel.from_prior(self.group_prior).mixing
-        cost = squared_cost(self.support.normalised())
-        return logit_loadings(self.tilt, mixing, cost, self.temperature)
+        mixing = ImbalanceModel.from_prior(self.group_prior, self.strata).mixing
+        return logit_loadings(self.tilt, mixing, self.cost.model(self.support), self.temperature)
 
     def _fill(
         self,
@@ -89,11 +105,11 @@ class SoftmaxPolicy:
         group_proba: FloatArray,
     ) -> None:
         """Call `fill(start, stop, design)` on every chunk, with the design of its rows alone."""
-        imbalance = ImbalanceModel.from_prior(self.group_prior)
+        imbalance = ImbalanceModel.from_prior(self.group_prior, self.strata)
 
         def run(start: int, stop: int) -> None:
             kept = imbalance.kept_rows(group_proba[start:stop])
-            eta = self.support.scale(self.support.clip(scores[start:stop]))
-            fill(start, stop, np.concatenate([kept, eta[None]]))
+            costs = self.cost.rows(self.support, scores[start:stop])
+            fill(start, stop, np.concatenate([kept, costs.features]))
 
         run_chunks(run, len(scores), len(self.tilt))

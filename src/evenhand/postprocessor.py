@@ -1,17 +1,15 @@
 """ParityPostprocessor: scores and group probabilities in, a policy at parity out."""
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Self
 
-import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from evenhand._typing import AnyArray, FloatArray
-from evenhand._validation import Rows, check_epsilon, check_levels, check_prior, check_rows, check_rows_of
-from evenhand.certificates import Certificate, certify
+from evenhand._validation import Rows, check_epsilon, check_levels, check_prior, check_rows_of
+from evenhand.certificates import Certificate
+from evenhand.costs import Cost, make_cost
 from evenhand.draws import (
     HashArray,
     RandomState,
@@ -19,14 +17,22 @@ from evenhand.draws import (
     key_from,
     uniforms_from_rows,
 )
-from evenhand.exceptions import ClippingWarning, ConvergenceWarning
+from evenhand.exceptions import ConvergenceWarning
 from evenhand.feasibility import resolve_prior
 from evenhand.parity import make_parity
+from evenhand.parity_step import (
+    FrontierRows,
+    certify_in_units,
+    choose_support,
+    label_array,
+    read_rows,
+    report_clipping,
+)
 from evenhand.policy import SoftmaxPolicy
 from evenhand.problem import DualProblem
 from evenhand.selection import Selection, is_cv, select
 from evenhand.solvers import Auto, Callback, Solver, SolverResult, make_solver, run
-from evenhand.support import Support, automatic_beta, check_beta, make_support, uniform_support
+from evenhand.support import Support, automatic_beta, check_beta, uniform_support
 
 FAR_FROM_PARITY = 0.01  # violation beyond epsilon at which a spent budget is worth a warning
 
@@ -40,8 +46,8 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
 
         pi(l | x) = softmax_l(beta * (<theta_l, t(x)> - (eta(x) - y_l)^2)),
 
-    has the smallest squared risk, up to `log(n_atoms) / beta` (paper, Lemmas 3.1 to 3.3). The group itself
-    is never looked at: its probability is all that is needed, at fit and at predict.
+    has the smallest squared risk (or any other, with `cost`), up to `log(n_atoms) / beta` (paper, Lemmas 3.1
+    to 3.3). The group itself is never looked at: its probability is all that is needed.
 
     Parameters
     ----------
@@ -55,7 +61,7 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
     atoms : "auto", "cv", int or array of shape (n_atoms,), default="auto"
         Where predictions live: the atoms in increasing order, or how many to space equally over the bounds.
         "auto" takes `2 floor(sqrt(n)) + 1`, as the paper does, and at most 201; "cv" chooses how many on
-        held-out rows, as for beta.
+        held-out rows, as for beta. With a cost matrix they are its columns, 0, 1, ... unless given.
     bounds : "auto" or (low, high), default="auto"
         Range of the outcomes. "auto" covers the scores seen at fit with a margin of 2 % on each side, but for
         outliers so far off that they would leave nearly everybody on one atom
@@ -67,6 +73,11 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
         `sqrt(n) log2(sqrt(n))`, as in the paper's experiments (20 000 with `solver="lp"`). "cv" chooses a
         multiple of that, from 1/4 to 16, on held-out rows (`evenhand.selection.Selection` has the rule): it
         costs about thirty fits.
+    cost : str, cost of `evenhand.costs`, callable or array of shape (n_classes, n_atoms), default="squared"
+        What an atom costs a row: "squared", "absolute", "pinball" (`costs.Pinball(alpha)`), "huber"
+        (`costs.Huber(delta)`), any `cost(scores, atoms)` that returns an array (n_rows, n_atoms), or a
+        matrix of the cost of each atom in each class, where scores are class probabilities. All but the
+        squared cost and matrices need memory for n_rows x n_atoms numbers.
     solver : str or solver object, default="auto"
         "auto" is the deterministic "batch"; "lp" solves the linear program too and certifies against it;
         "sgd", "acsa", "acsa2", "sgd3", "sgd3+acsa" and "sgd3+acsa2" are the paper's. See `evenhand.solvers`.
@@ -86,7 +97,7 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
     bounds_ : (low, high)
     beta_ : float
     groups_ : array of shape (n_groups,)
-        Labels: the columns' names, or 0, 1, ... for arrays without names.
+        Labels: the columns' names, or 0, 1, ... for arrays without names; `(stratum, name)` with strata.
     n_groups_ : int
     group_prior_ : array of shape (n_groups,)
     epsilon_ : array of shape (n_groups,)
@@ -142,6 +153,7 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
         atoms: Any = "auto",
         bounds: Any = "auto",
         beta: Any = "auto",
+        cost: Any = "squared",
         solver: Any = "auto",
         tol: float = 1e-6,
         max_iter: int | None = None,
@@ -153,6 +165,7 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
         self.atoms = atoms
         self.bounds = bounds
         self.beta = beta
+        self.cost = cost
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
@@ -166,6 +179,7 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
         group_prior: Any = None,
         sample_weight: Any = None,
         *,
+        strata: Any = None,
         callback: Callback | None = None,
     ) -> Self:
         """Find the policy on rows without labels of any kind.
@@ -175,23 +189,30 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         scores : array of shape (n_rows,)
-            eta, the predictions of any regressor.
+            eta, the predictions of any regressor; class probabilities (n_rows, n_classes) with a cost matrix.
         group_proba : array or data frame of shape (n_rows, n_groups)
             tau, nonnegative, each row summing to one. Names of columns become the groups' labels.
         group_prior : array of shape (n_groups,) or dict, default=None
             Shares of the groups; the mean of `group_proba` by default, and best left there: any other prior
             puts a floor under the violation, and is refused where that floor is above epsilon.
         sample_weight : array of shape (n_rows,), default=None
+        strata : sequence of n_groups labels, default=None
+            The stratum of each column: parity is then asked for within each stratum, and a row's columns
+            need to sum to at most one there. The column of group s in stratum z holds `P(S = s, Z = z | x)`:
+            `1{F = z} P(S = s | x)` for a factor F that is known, `P(S = s, Y = z | x)` for equalised odds;
+            for several attributes at once a stratum holds the probabilities of one attribute.
         callback : callable, default=None
             Called with a `Progress` after every step; stops the solver by returning True.
         """
-        return self._fit_rows(check_rows(scores, group_proba, sample_weight), group_prior, callback)
+        rows = read_rows(scores, group_proba, sample_weight, strata, make_cost(self.cost))
+        return self._fit_rows(rows, group_prior, callback)
 
     def _fit_rows(self, rows: Rows, group_prior: Any = None, callback: Callback | None = None) -> Self:
         """Fit on checked rows, whose labels may be of any kind."""
-        epsilon = check_epsilon(self.epsilon, rows.groups)
+        epsilon = check_epsilon(self.epsilon, rows.groups, rows.strata)
+        cost = make_cost(self.cost)
         atoms = "auto" if is_cv(self.atoms) else self.atoms
-        support = make_support(atoms, self.bounds, rows.scores, rows.weights)
+        support = choose_support(atoms, self.bounds, rows, cost)
         solver = make_solver(
             self.solver, tol=self.tol, max_iter=self.max_iter, random_state=self.random_state
         )
@@ -204,24 +225,24 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
             beta = selected["selection_"].beta
             if is_cv(self.atoms):
                 support = uniform_support(*support.bounds, selected["selection_"].n_atoms)
-        n_clipped = self._report_clipping(support, rows)
-        problem, prior = self._problem(rows, support, epsilon, beta, group_prior)
+        n_clipped = report_clipping(support, rows, self.bounds, stacklevel=3)
+        problem, prior = self._problem(rows, support, cost, epsilon, beta, group_prior)
         result = self._solve(solver, problem, rows, callback)
         tilt = problem.parity.operator.adjoint(result.multipliers)
         fitted = {
             "atoms_": support.atoms,
             "bounds_": support.bounds,
             "beta_": beta,
-            "groups_": _label_array(rows),
+            "groups_": label_array(rows.groups),
             "n_groups_": len(rows.groups),
             "group_prior_": prior,
             "epsilon_": epsilon,
             "multipliers_": result.multipliers,
             "tilt_": tilt,
             "n_clipped_": n_clipped,
-            "policy_": SoftmaxPolicy(support, prior, tilt, beta),
+            "policy_": SoftmaxPolicy(support, prior, tilt, beta, rows.strata, cost),
             "result_": result,
-            "certificate_": certify(problem, result, scale=support.half_width, groups=rows.groups),
+            "certificate_": certify_in_units(problem, result, support, cost, rows.groups),
             "draw_key_": key,
         }
         self.__dict__.pop("selection_", None)  # of an earlier fit
@@ -229,10 +250,16 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _frontier_rows(
-        self, scores: Any, group_proba: Any, group_prior: Any = None, sample_weight: Any = None
-    ) -> "FrontierRows":
+        self,
+        scores: Any,
+        group_proba: Any,
+        group_prior: Any = None,
+        sample_weight: Any = None,
+        *,
+        strata: Any = None,
+    ) -> FrontierRows:
         """What `evenhand.frontier` solves for many tolerances."""
-        rows = check_rows(scores, group_proba, sample_weight)
+        rows = read_rows(scores, group_proba, sample_weight, strata, make_cost(self.cost))
         return FrontierRows(clone(self), rows, group_prior, assemble=lambda fitted: fitted)
 
     def predict_pmf(self, scores: Any, group_proba: Any) -> FloatArray:
@@ -270,7 +297,9 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
             Integers, text, bytes or UUIDs that say who each row is.
         """
         rows = self._rows(scores, group_proba)
-        scaled, key = self.policy_.support.scale(rows.scores), self.draw_key_
+        scaled, key = rows.scores, self.draw_key_
+        if scaled.ndim == 1:
+            scaled = self.policy_.support.scale(scaled)
         uniforms = choose_uniforms(
             len(scaled), key, random_state, ids, lambda: uniforms_from_rows(scaled, rows.group_proba, key)
         )
@@ -302,42 +331,25 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
         levels = check_levels(q, len(rows.scores))
         return self.policy_.quantile(rows.scores, rows.group_proba, levels)
 
-    def _report_clipping(self, support: Support, rows: Rows) -> int:
-        n_clipped = support.count_outside(rows.scores)
-        if n_clipped:
-            low, high = support.bounds
-            outside = f"{n_clipped} of {len(rows.scores)} scores lie outside bounds=({low:g}, {high:g})"
-            how = 'and were moved to the nearest bound. Widen the bounds, or pass bounds="auto".'
-            if isinstance(self.bounds, str):
-                how = (
-                    'that bounds="auto" found: outliers so far off that nearly all others would share one '
-                    "atom. They were moved to the nearest bound. Look at them, or pass bounds=(low, high)."
-                )
-            warnings.warn(
-                f"{outside} {how}",
-                ClippingWarning,
-                stacklevel=4,
-            )
-        return n_clipped
-
     def _problem(
-        self, rows: Rows, support: Support, epsilon: FloatArray, beta: float, group_prior: Any
+        self, rows: Rows, support: Support, cost: Cost, epsilon: FloatArray, beta: float, group_prior: Any
     ) -> tuple[DualProblem, FloatArray]:
         """The dual problem on the normalised scale, and the prior it is built with."""
         atoms = support.normalised()
         parity = make_parity(self.parity, atoms)
         scale = support.half_width if parity.in_outcome_units else 1.0
         prior = resolve_prior(
-            None if group_prior is None else check_prior(group_prior, rows.groups),
+            None if group_prior is None else check_prior(group_prior, rows.groups, rows.strata),
             rows.group_mass(),
             groups=rows.groups,
             parity=parity,
             slack=epsilon / scale,
             scale=scale,
+            strata=rows.strata,
             stacklevel=4,
         )
         problem = DualProblem.from_rows(
-            support.scale(support.clip(rows.scores)),
+            rows.scores,
             rows.group_proba,
             atoms=atoms,
             parity=parity,
@@ -345,6 +357,8 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
             temperature=beta,
             group_prior=prior,
             weights=rows.weights,
+            strata=rows.strata,
+            costs=(cost.model(support), cost.rows(support, rows.scores)),
         )
         return problem, prior
 
@@ -369,20 +383,6 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
 
     def _rows(self, scores: Any, group_proba: Any) -> Rows:
         check_is_fitted(self, "policy_")
-        return check_rows_of(scores, group_proba, tuple(self.groups_.tolist()))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FrontierRows:
-    """The parity step of a model, to be solved again for other tolerances on the same rows."""
-
-    postprocessor: ParityPostprocessor  # unfitted, with the model's settings
-    rows: Rows
-    group_prior: Any
-    assemble: Callable[[ParityPostprocessor], Any]  # fitted post-processor -> fitted model of the user's kind
-
-
-def _label_array(rows: Rows) -> AnyArray:
-    if all(isinstance(label, int) for label in rows.groups):
-        return np.array(rows.groups)
-    return np.fromiter(rows.groups, dtype=object, count=len(rows.groups))
+        policy = self.policy_
+        labels = tuple(self.groups_.tolist())
+        return check_rows_of(scores, group_proba, labels, policy.strata, policy.cost.n_classes)

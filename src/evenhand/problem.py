@@ -41,20 +41,22 @@ class DualProblem:
         temperature: float,
         group_prior: FloatArray | None = None,
         weights: FloatArray | None = None,
+        strata: IntArray | None = None,
+        costs: tuple[CostModel, RowCosts] | None = None,
     ) -> Self:
-        """Problem of the squared cost on checked arrays; the prior defaults to the mean of tau."""
+        """Problem on checked arrays: the prior defaults to the mean of tau, the cost to the squared one."""
         if weights is None:
             weights = np.full(len(scores), 1.0 / len(scores))
         if group_prior is None:
             group_prior = weights @ group_proba
-        imbalance = ImbalanceModel.from_prior(group_prior)
-        rows = squared_cost_rows(scores)
+        imbalance = ImbalanceModel.from_prior(group_prior, strata)
+        cost, rows = (squared_cost(atoms), squared_cost_rows(scores)) if costs is None else costs
         return cls(
             design=np.concatenate([imbalance.kept_rows(group_proba), rows.features]),
             constant=rows.constant,
             weights=weights,
             mixing=imbalance.mixing,
-            cost=squared_cost(atoms),
+            cost=cost,
             parity=parity,
             slack=slack,
             temperature=temperature,

@@ -17,9 +17,11 @@ from sklearn.base import clone
 
 from evenhand._typing import AnyArray, FloatArray, IntArray
 from evenhand._validation import Rows
+from evenhand.costs import CostMatrix, expected_costs, make_cost
 from evenhand.exceptions import ClippingWarning, ConvergenceWarning
+from evenhand.imbalance import stratum_sums
 from evenhand.parity import make_parity
-from evenhand.support import Support, automatic_n_atoms, make_support
+from evenhand.support import Support, automatic_n_atoms, make_class_support, make_support
 
 BETA_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # of the automatic beta
 ATOM_COUNTS = (26, 51, 101, 201)
@@ -150,6 +152,7 @@ class _HeldOut:
     risk: float
     masses: FloatArray  # E[pi tau^T], (n_atoms, n_groups)
     price: FloatArray  # risk for a unit of epsilon, (n_groups,)
+    strata: IntArray | None
 
     def __add__(self, other: "_HeldOut") -> "_HeldOut":
         return _HeldOut(
@@ -157,6 +160,7 @@ class _HeldOut:
             self.risk + other.risk,
             self.masses + other.masses,
             self.price + other.price,
+            self.strata,
         )
 
 
@@ -201,17 +205,14 @@ def _fold_measures(
     name: str, template: Any, candidates: Iterable[float], rows: Rows, held_out: IntArray
 ) -> Iterator[_HeldOut]:
     """Sums over the held-out rows, candidate by candidate, each fit warm-started from the last."""
-    fitted = np.ones(len(rows.scores), bool)
-    fitted[held_out] = False
-    weights = None if rows.weights is None else rows.weights[fitted]
-    model = clone(template)
+    model, part = clone(template), rows.without(held_out)
     for candidate in candidates:
         with warnings.catch_warnings():
             # clipping is told once, of all the rows; a candidate that is hard to solve is still measured
             warnings.simplefilter("ignore", ClippingWarning)
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.set_params(**{name: candidate})
-            model.fit(rows.scores[fitted], rows.group_proba[fitted], sample_weight=weights)
+            model._fit_rows(part)
         yield _measure(model, rows, held_out)
 
 
@@ -226,11 +227,10 @@ def _measure(model: Any, rows: Rows, held_out: IntArray) -> _HeldOut:
     for start in range(0, len(held_out), size):
         block = held_out[start : start + size]
         scores, proba, weight = rows.scores[block], rows.group_proba[block], weights[block]
-        eta = support.scale(support.clip(scores))
         pmf = policy.pmf(scores, proba)
         masses += pmf.T @ (weight[:, None] * proba)
-        risk += float(weight @ (pmf @ atoms**2 - 2.0 * eta * (pmf @ atoms) + eta**2))
-    unit = support.half_width**2
+        risk += float(weight @ expected_costs(pmf, *policy.cost_terms(scores)))
+    unit = policy.cost.unit(support)
     parity = make_parity(model.parity, atoms)
     price = parity.norm.dual(model.multipliers_) * unit
     return _HeldOut(
@@ -238,6 +238,7 @@ def _measure(model: Any, rows: Rows, held_out: IntArray) -> _HeldOut:
         risk * unit,
         masses,
         price / support.half_width if parity.in_outcome_units else price,
+        rows.strata,
     )
 
 
@@ -252,8 +253,10 @@ def _summary(template: Any, measures: Sequence[_HeldOut]) -> tuple[float, float,
     parity = make_parity(template.parity, support.normalised())
     shares = total.masses.sum(axis=0)
     there = shares > 0
-    everybody = total.masses.sum(axis=1, keepdims=True) / total.weight
-    gaps = everybody - total.masses[:, there] / shares[there]
+    everybody = stratum_sums(total.masses, total.strata) / np.maximum(
+        stratum_sums(shares, total.strata), np.finfo(float).tiny
+    )
+    gaps = everybody[:, there] - total.masses[:, there] / shares[there]
     scale = support.half_width if parity.in_outcome_units else 1.0
     violation = scale * parity.norm.value(parity.operator.apply(gaps))
     excess = np.maximum(violation - template.epsilon[there], 0.0)
@@ -263,6 +266,8 @@ def _summary(template: Any, measures: Sequence[_HeldOut]) -> tuple[float, float,
 
 def _support_of(template: Any, n_atoms: int) -> Support:
     """The support that the fits on all folds share."""
+    if isinstance(cost := make_cost(template.cost), CostMatrix):
+        return make_class_support(template.atoms, cost.matrix.shape[1])
     atoms = n_atoms if isinstance(template.atoms, Integral) else template.atoms
     return make_support(atoms, template.bounds, np.empty(0))
 

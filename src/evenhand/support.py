@@ -86,6 +86,17 @@ def make_support(atoms: Any, bounds: Any, scores: FloatArray, weights: FloatArra
     return uniform_support(*(limits or automatic_bounds(scores, weights)), n_atoms)
 
 
+def make_class_support(atoms: Any, n_atoms: int) -> Support:
+    """The atoms of a cost matrix: 0, 1, ..., or the user's own, one for each of its columns."""
+    if isinstance(atoms, str) and atoms != "auto":
+        raise ValueError(f"With a cost matrix atoms are its {n_atoms} columns: got atoms={atoms!r}.")
+    own = np.arange(float(n_atoms)) if isinstance(atoms, str | Integral) else _check_atoms(atoms)
+    asked = int(atoms) if isinstance(atoms, Integral) else len(own)
+    if asked != n_atoms:
+        raise ValueError(f"The cost matrix has {n_atoms} columns, one for each atom: got {asked} atoms.")
+    return Support(own, (-math.inf, math.inf))
+
+
 def automatic_n_atoms(n_rows: int) -> int:
     """`2 L + 1` atoms with `L = floor(sqrt(n))`, as in the paper, up to `MAX_AUTO_ATOMS`.
 

@@ -89,14 +89,17 @@ def load_communities(data_home: str | Path | None = None) -> Bunch:
     )
 
 
-def load_adult(data_home: str | Path | None = None) -> Bunch:
-    """Adult census: `age` / 100, with group 1 for men and 0 for women.
+def load_adult(data_home: str | Path | None = None, *, target: str = "age") -> Bunch:
+    """Adult census: `age` / 100, or income, with group 1 for men and 0 for women.
 
-    Rows with a '?' are dropped and only numeric columns are kept, on the scale log(1 + v) where they have
-    more than two values, which leaves 30 162 rows and 6 features.
+    Rows with a '?' are dropped. For "age" only numeric columns are kept, on the scale log(1 + v) where they
+    have more than two values, which leaves 30 162 rows and 6 features, as in the paper. For "income", which
+    the paper does not use, the others are kept too, with a column of zeros and ones for each value.
 
     Parameters
     ----------
+    target : {"age", "income"}, default="age"
+        What is predicted: age / 100, or whether the income is above 50 000 dollars (0 or 1).
     data_home : path, optional
         Folder that holds `adult.csv`; see the module for where else it may lie.
 
@@ -110,17 +113,24 @@ def load_adult(data_home: str | Path | None = None) -> Bunch:
     table = _rows(table, ~_any_equal(table, ("?",)))
     groups = (table.pop("sex") == "Male").astype(np.int64)
     race = table.pop("race")
-    target = table.pop("age").astype(np.float64) / 100.0
     table["income"] = table["income"] == ">50K"
-    numeric = {name: _log_scaled(column) for name, column in table.items() if _is_numeric(column)}
+    if target == "age":
+        outcome = table.pop("age").astype(np.float64) / 100.0
+        others: Table = {}
+    elif target == "income":
+        outcome = table.pop("income").astype(np.int64)
+        others = _indicators({name: column for name, column in table.items() if not _is_numeric(column)})
+    else:
+        raise ValueError(f'target must be "age" or "income": got {target!r}.')
+    numeric = {name: _log_scaled(column) for name, column in table.items() if _is_numeric(column)} | others
     return Bunch(
         data=_matrix(numeric),
-        target=target,
+        target=outcome,
         sensitive_features=groups,
         race=race,
         feature_names=list(numeric),
         paper_sample_size=PAPER_SAMPLE_SIZE,
-        DESCR="Adult census: age / 100; group 1 is male, 0 female.",
+        DESCR=f"Adult census: {'age / 100' if target == 'age' else 'income'}; group 1 is male, 0 female.",
     )
 
 
@@ -159,6 +169,13 @@ def _any_equal(table: Table, values: tuple[str, ...]) -> AnyArray:
 
 def _matrix(columns: Table) -> FloatArray:
     return np.column_stack([column.astype(np.float64) for column in columns.values()])
+
+
+def _indicators(table: Table) -> Table:
+    """A column of zeros and ones for each value of each column."""
+    return {
+        f"{name}={value}": column == value for name, column in table.items() for value in np.unique(column)
+    }
 
 
 def _is_numeric(column: AnyArray) -> bool:

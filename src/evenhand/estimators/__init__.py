@@ -1,5 +1,6 @@
 """Estimators: a model of the outcome, a model of the group, and the parity step between them."""
 
+from evenhand.estimators.classifier import ParityClassifier
 from evenhand.estimators.regressor import ParityRegressor
 
-__all__ = ["ParityRegressor"]
+__all__ = ["ParityClassifier", "ParityRegressor"]

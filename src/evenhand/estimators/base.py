@@ -1,44 +1,50 @@
 """What the estimators share: learn the outcome and the group, score rows, post-process, predict."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted, validate_data
 
-from evenhand._typing import AnyArray, FloatArray, IntArray
-from evenhand._validation import Rows, check_group_proba, check_rows, check_scores, check_weights
-from evenhand.calibration import CalibrationDiagnosis, Calibrator, diagnose_calibration
+from evenhand._typing import AnyArray, FloatArray
+from evenhand._validation import Labels, as_floats, check_group_proba, check_rows, check_weights
 from evenhand.certificates import Certificate
 from evenhand.draws import RandomState, choose_uniforms, key_from, uniforms_from_table
-from evenhand.estimators.group_model import GroupModel, fit_group_model
-from evenhand.estimators.groups import Groups, encode_groups, encode_known, row_labels
+from evenhand.estimators.group_model import GroupModel, fit_group_models, restore_models
+from evenhand.estimators.groups import Groups, encode_groups
+from evenhand.estimators.learning import (
+    Learned,
+    attribute_columns,
+    combined_codes,
+    diagnose,
+    encode_attributes,
+    factor_codes,
+    factor_values,
+    known_columns,
+    model_targets,
+    only,
+    require_cells,
+)
+from evenhand.estimators.notions import Notion
 from evenhand.estimators.nuisances import (
     Fold,
     Labelled,
     default_classifier,
     fit_model,
+    input_tags,
     make_folds,
     out_of_fold,
     require_proba,
+    require_table,
 )
-from evenhand.postprocessor import FrontierRows, ParityPostprocessor
+from evenhand.parity_step import FrontierRows
+from evenhand.postprocessor import ParityPostprocessor
 
 SMALL_GROUPS = ("error", "merge")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Learned:
-    """What a fit knows before the parity step, and the rows for that step."""
-
-    estimator: Any
-    group_model: GroupModel | None  # None where the group itself is given
-    diagnosis: CalibrationDiagnosis | None
-    rows: Rows
 
 
 class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -55,14 +61,18 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
     cv: Any
     calibration: str | None
     aware: bool
+    attributes: str
+    conditional_on: Any
     min_group_size: int
     small_groups: str
     n_jobs: int | None
+    warm_start: bool
     random_state: RandomState
 
     estimator_: Any
     sensitive_estimator_: Any
-    calibrator_: Calibrator | None
+    calibrator_: Any
+    notion_: Notion
     postprocessor_: ParityPostprocessor
     certificate_: Certificate
     groups_: AnyArray
@@ -80,12 +90,28 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
         return self._check_target(y)
 
     @abstractmethod
-    def _scores(self, estimator: Any, X: Any) -> FloatArray:
-        """What the post-processor calls scores."""
+    def _scores(self, estimator: Any, X: Any, classes: Labels | None) -> FloatArray:
+        """What the post-processor calls scores: (n_rows,), or class probabilities (n_rows, n_classes)."""
 
-    @abstractmethod
-    def _postprocessor(self) -> ParityPostprocessor:
-        """The post-processor with this model's parameters, unfitted."""
+    def _classes(self, target: AnyArray) -> Labels | None:
+        """The classes, where the outcome is one."""
+        return None
+
+    def _outcomes(self, classes: Labels | None) -> Labels | None:
+        """The classes within which groups are compared; None where all rows are."""
+        return None
+
+    def _fits_joint(self) -> bool:
+        """Whether the models of the group tell outcomes apart, too, where groups are compared within them."""
+        return False
+
+    def _labels(self, atoms: FloatArray) -> AnyArray:
+        """Atoms as the user knows them."""
+        return atoms
+
+    def _own_settings(self, classes: Labels | None) -> dict[str, Any]:
+        """What the post-processor gets beside the parameters that it shares with this model."""
+        return {}
 
     def fit(
         self,
@@ -120,7 +146,7 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
         learned = self._learn(
             X, y, sensitive_features, X_unlabeled, sensitive_features_unlabeled, sample_weight
         )
-        postprocessor = self._postprocessor()._fit_rows(learned.rows)
+        postprocessor = self._postprocessor(learned.notion)._fit_rows(learned.rows)
         validate_data(self, X, skip_check_array=True)  # notes the features' names and number
         return self._install(learned, postprocessor)
 
@@ -146,7 +172,12 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
         scores, group_proba = self._nuisances(X, sensitive_features)
         key = self.postprocessor_.draw_key_
         uniforms = choose_uniforms(len(scores), key, random_state, ids, lambda: uniforms_from_table(X, key))
-        return self.postprocessor_.policy_.draw(scores, group_proba, uniforms)
+        return self._labels(self.postprocessor_.policy_.draw(scores, group_proba, uniforms))
+
+    def predict_pmf(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
+        """Probability of each of `postprocessor_.atoms_` for each row, (n_rows, n_atoms): parity is kept."""
+        scores, group_proba = self._nuisances(X, sensitive_features)
+        return self.postprocessor_.policy_.pmf(scores, group_proba)
 
     def _learn(
         self,
@@ -158,27 +189,53 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
         sample_weight: Any = None,
     ) -> Learned:
         """Fit the two models and score the rows of the parity step."""
-        data, folds = self._labelled(X, y, sensitive_features, sample_weight)
-        known = self._known_groups(data, X_unlabeled, sensitive_features_unlabeled)
+        data, attributes, notion, folds = self._labelled(X, y, sensitive_features, sample_weight)
+        known = self._known_groups(attributes, notion, X_unlabeled, sensitive_features_unlabeled)
         estimator = fit_model(self._base_estimator(), data.X, data.y, data.weights, "estimator")
         if X_unlabeled is None:
             scores, weights = out_of_fold(self._score_fold, data, folds, self.n_jobs), data.weights
         else:
-            scores, weights = self._scores(estimator, X_unlabeled), None
-        if self.aware:
-            assert known is not None  # _known_groups has seen to it
-            rows = check_rows(scores, known.one_hot(), weights, groups=data.groups)
-            return Learned(estimator, None, None, rows)
-        classifier = self._group_classifier()
-        model, held_out = fit_group_model(classifier, data, folds, self.calibration, self.n_jobs)
-        proba = held_out if X_unlabeled is None else model.proba(X_unlabeled)
-        rows = check_rows(scores, proba, weights, groups=data.groups)
-        if known is None or len(np.unique(known.codes)) < len(data.groups):
-            # The labelled rows serve; their scores only choose bins, so fitted ones will do.
-            measured = held_out, data.codes, self._scores(estimator, data.X), data.weights
-        else:
-            measured = rows.group_proba, known.codes, rows.scores, weights
-        return Learned(estimator, model, _diagnose(*measured, rows), rows)
+            scores, weights = self._scores(estimator, X_unlabeled, data.classes), None
+        models, held_out = self._fit_group_models(data, attributes, notion, folds)
+        pile = data.X if X_unlabeled is None else X_unlabeled
+        modelled = held_out if X_unlabeled is None else [model.proba(pile) for model in models]
+        rows = check_rows(
+            scores,
+            self._columns(pile, notion, modelled, scores, known if self.aware else None),
+            weights,
+            groups=notion.labels(),
+            strata=notion.strata(),
+            n_classes=None if data.classes is None else len(data.classes),
+        )
+        diagnosis = None
+        if len(models) == 1 and not self.aware:
+            codes = model_targets(notion, attributes, data)[0].codes
+            labelled = held_out[0], codes, self._scores(estimator, data.X, data.classes), data.weights
+            diagnosis = diagnose(notion, labelled, modelled[0], known, rows)
+        classes = None if data.classes is None else np.unique(data.y)
+        return Learned(estimator, models, notion, classes, diagnosis, rows)
+
+    def _fit_group_models(
+        self, data: Labelled, attributes: list[Groups], notion: Notion, folds: list[Fold]
+    ) -> tuple[list[GroupModel], list[FloatArray]]:
+        """Models of the group, and what they say of labelled rows that they have not seen."""
+        if self.aware and not notion.joint:
+            return [], []
+        targets = model_targets(notion, attributes, data)
+        return fit_group_models(self._group_classifier(), data, targets, folds, self.calibration, self.n_jobs)
+
+    def _columns(
+        self,
+        X: Any,
+        notion: Notion,
+        modelled: list[FloatArray],
+        scores: FloatArray,
+        known: list[Groups] | None,
+    ) -> FloatArray:
+        """What the post-processor calls group probabilities."""
+        shares = None if known is None else [groups.one_hot() for groups in known]
+        blocks = notion.blocks(modelled, scores, shares)
+        return notion.columns(blocks, factor_codes(X, self.conditional_on, notion))
 
     def _group_classifier(self) -> BaseEstimator:
         if self.sensitive_estimator is None:
@@ -189,40 +246,69 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
     def _score_fold(self, data: Labelled, X: Any) -> FloatArray:
         """Scores of X by a model fitted on `data`."""
         estimator = fit_model(self._base_estimator(), data.X, data.y, data.weights, "estimator")
-        return self._scores(estimator, X)
+        return self._scores(estimator, X, data.classes)
 
     def _labelled(
         self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any
-    ) -> tuple[Labelled, list[Fold]]:
-        """The labelled rows and their folds; rows of weight zero are left out of both."""
+    ) -> tuple[Labelled, list[Groups], Notion, list[Fold]]:
+        """The labelled rows, their groups and folds; rows of weight zero are left out of all."""
         if self.small_groups not in SMALL_GROUPS:
             raise ValueError(f'small_groups must be "error" or "merge": got {self.small_groups!r}.')
         (X,) = indexable(X)
-        _require_table(X)
+        require_table(X)
         target = self._check_training_target(y)
         check_consistent_length(X, target)
-        weights = None if sample_weight is None else check_weights(sample_weight, len(target))
-        used = np.ones(len(target), bool) if weights is None else weights > 0
-        labels = row_labels(sensitive_features, len(target))
-        groups = encode_groups(
-            [label for label, counts in zip(labels, used, strict=True) if counts],
-            min_group_size=self.min_group_size,
-            merge_small=self.small_groups == "merge",
-        )
-        folds = make_folds(self.cv, X, used, groups.codes, groups.labels, _seed(self.random_state))
+        # As they came: models with a penalty, such as logistic regression, feel the sum of the weights.
+        weights = None if sample_weight is None else as_floats(sample_weight, "sample_weight")
+        used = np.ones(len(target), bool)
+        if weights is not None:
+            used = check_weights(weights, len(target)) > 0
+        columns = attribute_columns(sensitive_features, len(target), self.attributes)
+        attributes = [
+            encode_groups(
+                [label for label, counts in zip(labels, used, strict=True) if counts],
+                min_group_size=self.min_group_size,
+                merge_small=self.small_groups == "merge",
+            )
+            for labels in columns.values()
+        ]
+        kept = target[used]
+        classes = self._classes(kept)
+        codes = combined_codes(attributes, None if classes is None else kept)
+        folds = make_folds(self.cv, X, used, attributes, codes, _seed(self.random_state))
         if weights is not None and not used.all():
-            X, target, weights = _safe_indexing(X, np.flatnonzero(used)), target[used], weights[used]
-        return Labelled(X, target, groups.codes, groups.labels, weights), folds
+            X, weights = _safe_indexing(X, np.flatnonzero(used)), weights[used]
+        data = Labelled(X, kept, attributes[0].codes, attributes[0].labels, weights, classes)
+        notion = self._notion(tuple(columns), attributes, data)
+        return data, attributes, notion, folds
 
-    def _known_groups(self, data: Labelled, X_unlabeled: Any, groups_unlabeled: Any) -> Groups | None:
+    def _notion(self, names: Labels, attributes: list[Groups], data: Labelled) -> Notion:
+        """The parity that the parameters ask for, on these rows."""
+        outcomes = self._outcomes(data.classes)
+        notion = Notion(
+            names=names,
+            groups=tuple(groups.labels for groups in attributes),
+            separate=self.attributes == "separate",
+            classes=data.classes,
+            outcomes=outcomes,
+            factors=factor_values(data.X, self.conditional_on),
+            joint=outcomes is not None and self._fits_joint(),
+        )
+        factors = factor_codes(data.X, self.conditional_on, notion)
+        require_cells(notion, attributes, data, factors, self.min_group_size)
+        return notion
+
+    def _known_groups(
+        self, attributes: list[Groups], notion: Notion, X_unlabeled: Any, groups_unlabeled: Any
+    ) -> list[Groups] | None:
         """Groups of the rows of the parity step, where they are known."""
         if X_unlabeled is None:
             if groups_unlabeled is not None:
                 raise ValueError("sensitive_features_unlabeled was given without X_unlabeled.")
-            return Groups(data.groups, data.codes)
+            return attributes
         if groups_unlabeled is not None:
             n_rows = _num_samples(X_unlabeled)
-            return encode_known(groups_unlabeled, n_rows, data.groups, "sensitive_features_unlabeled")
+            return encode_attributes(groups_unlabeled, n_rows, notion, "sensitive_features_unlabeled")
         if self.aware:
             raise ValueError(
                 "aware=True needs the group of every row that it post-processes: pass "
@@ -230,18 +316,32 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
             )
         return None
 
+    def _postprocessor(self, notion: Notion) -> ParityPostprocessor:
+        """The post-processor with this model's parameters, unfitted but for a warm start."""
+        shared = ParityPostprocessor().get_params()
+        settings = {name: value for name, value in self.get_params(deep=False).items() if name in shared}
+        settings |= self._own_settings(notion.classes)
+        last = getattr(self, "postprocessor_", None)
+        if self.warm_start and last is not None:
+            warm: ParityPostprocessor = copy(last).set_params(**settings)
+            return warm
+        return ParityPostprocessor(**settings)
+
     def _install(self, learned: Learned, postprocessor: ParityPostprocessor) -> Self:
         """Become a fitted model, all at once."""
-        group_model = learned.group_model
+        models = learned.group_models
         self.__dict__.update(
             estimator_=learned.estimator,
-            sensitive_estimator_=None if group_model is None else group_model.classifier,
-            calibrator_=None if group_model is None else group_model.calibrator,
+            sensitive_estimator_=only([model.classifier for model in models]),
+            calibrator_=only([model.calibrator for model in models]),
+            notion_=learned.notion,
             postprocessor_=postprocessor,
             certificate_=replace(postprocessor.certificate_, calibration=learned.diagnosis),
             n_iter_=max(1, postprocessor.result_.n_iter),
             groups_=postprocessor.groups_,
         )
+        if learned.classes is not None:
+            self.__dict__["classes_"] = learned.classes
         return self
 
     def _frontier_rows(self, X: Any, y: Any, **fit_params: Any) -> FrontierRows:
@@ -253,69 +353,47 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
             validate_data(model, X, skip_check_array=True)
             return model._install(learned, postprocessor)
 
-        return FrontierRows(self._postprocessor(), learned.rows, None, assemble)
+        return FrontierRows(self._postprocessor(learned.notion), learned.rows, None, assemble)
 
     def _nuisances(self, X: Any, sensitive_features: Any) -> tuple[FloatArray, FloatArray]:
-        """Checked scores (n_rows,) and group probabilities (n_rows, n_groups)."""
+        """Checked scores and the columns of the post-processor, (n_rows, n_groups)."""
         check_is_fitted(self, "postprocessor_")
         (X,) = indexable(X)
-        _require_table(X)
+        require_table(X)
         validate_data(self, X, reset=False, skip_check_array=True)
-        scores = check_scores(self._scores(self.estimator_, X))
-        labels = tuple(self.groups_.tolist())
+        notion = self.notion_
+        scores = self._scores(self.estimator_, X, notion.classes)
+        known = None
         if self.aware:
             if sensitive_features is None:
                 raise ValueError("This model is aware: pass the group of each row as sensitive_features.")
-            return scores, encode_known(
-                sensitive_features, len(scores), labels, "sensitive_features"
-            ).one_hot()
-        if sensitive_features is not None:
+            known = encode_attributes(sensitive_features, len(scores), notion, "sensitive_features")
+        elif sensitive_features is not None:
             raise ValueError(
                 "sensitive_features is not used to predict: this model does without the group. "
                 "Leave it out, or fit with aware=True where the law allows its use."
             )
-        model = GroupModel(self.sensitive_estimator_, self.calibrator_, labels)
-        proba, _ = check_group_proba(model.proba(X), len(scores))
-        return scores, proba
+        modelled = [
+            model.proba(X) for model in restore_models(notion, self.sensitive_estimator_, self.calibrator_)
+        ]
+        columns = self._columns(X, notion, modelled, scores, known)
+        return scores, check_group_proba(columns, len(scores), strata=notion.strata())[0]
+
+    def _known_columns(self, X: Any, y: Any, sensitive_features: Any) -> FloatArray:
+        """Which groups of which strata rows are in, zeros and ones, (n_rows, n_groups)."""
+        groups = encode_attributes(sensitive_features, _num_samples(X), self.notion_, "sensitive_features")
+        target = None if y is None else self._check_target(y)
+        return known_columns(self.notion_, groups, target, factor_codes(X, self.conditional_on, self.notion_))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        base, groups = (_input_tags(model) for model in (self._base_estimator(), self._group_classifier()))
+        base, groups = (input_tags(model) for model in (self._base_estimator(), self._group_classifier()))
         tags.input_tags.sparse = base.sparse and groups.sparse
         tags.input_tags.allow_nan = base.allow_nan and groups.allow_nan
         tags.input_tags.string = base.string and groups.string
         tags.input_tags.categorical = base.categorical and groups.categorical
         tags.target_tags.required = True
         return tags
-
-
-def _input_tags(model: Any) -> Any:
-    """What a model takes; a pipeline does not pass on all that its first step takes."""
-    tags = get_tags(model).input_tags
-    if isinstance(model, Pipeline):
-        tags.allow_nan = get_tags(model.steps[0][1]).input_tags.allow_nan
-    return tags
-
-
-def _diagnose(
-    proba: FloatArray, codes: IntArray, scores: FloatArray, weights: FloatArray | None, rows: Rows
-) -> CalibrationDiagnosis:
-    """How far `proba` is from calibrated, for a policy with the prior of the parity step's rows."""
-    return diagnose_calibration(
-        proba, codes, rows.groups, rows.group_mass(), scores=scores, sample_weight=weights
-    )
-
-
-def _require_table(X: Any) -> None:
-    """Refuse what is not a table, in the words that scikit-learn's users know."""
-    shape = getattr(X, "shape", None) or np.shape(X)
-    if len(shape) != 2:
-        raise ValueError(
-            f"X must have shape (n_rows, n_features): got {tuple(shape)}. Reshape your data: "
-            "X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one row."
-        )
-    if shape[0] == 0:
-        raise ValueError(f"X has 0 sample(s) (shape={tuple(shape)}) while a minimum of 1 is required.")
 
 
 def _seed(random_state: RandomState) -> int:

@@ -1,6 +1,7 @@
-"""The model of the group: a classifier, and a calibrator that was fitted on rows it had not seen."""
+"""Models of the group: classifiers, with calibrators that were fitted on rows they had not seen."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -10,12 +11,14 @@ from sklearn.base import BaseEstimator
 from evenhand._typing import FloatArray
 from evenhand._validation import Labels, check_group_proba
 from evenhand.calibration import Calibrator, fit_calibrator
+from evenhand.estimators.groups import Groups
+from evenhand.estimators.notions import Notion
 from evenhand.estimators.nuisances import Fold, Labelled, fit_model, group_probabilities, out_of_fold
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupModel:
-    """P(S | X)."""
+    """P(S | X), or P(Y, S | X)."""
 
     classifier: Any
     calibrator: Calibrator | None
@@ -25,6 +28,20 @@ class GroupModel:
         """Probability of each group for each row, shape (n_rows, n_groups)."""
         raw = group_probabilities(self.classifier, X, self.groups)
         return raw if self.calibrator is None else self.calibrator(raw)
+
+
+def fit_group_models(
+    classifier: BaseEstimator,
+    data: Labelled,
+    targets: Sequence[Groups],
+    folds: list[Fold],
+    calibration: str | None,
+    n_jobs: int | None,
+) -> tuple[list[GroupModel], list[FloatArray]]:
+    """For each of `targets`, the groups of the labelled rows, what `fit_group_model` returns."""
+    labelled = [replace(data, codes=groups.codes, groups=groups.labels) for groups in targets]
+    fitted = [fit_group_model(classifier, each, folds, calibration, n_jobs) for each in labelled]
+    return [model for model, _ in fitted], [held_out for _, held_out in fitted]
 
 
 def fit_group_model(
@@ -58,3 +75,15 @@ def fit_group_model(
 def _score_groups(classifier: BaseEstimator, data: Labelled, X: Any) -> FloatArray:
     fitted = fit_model(classifier, data.X, data.codes, data.weights, "sensitive_estimator")
     return group_probabilities(fitted, X, data.groups)
+
+
+def restore_models(notion: Notion, classifiers: Any, calibrators: Any) -> list[GroupModel]:
+    """The models of a fitted estimator, which keeps lists of their parts where there are several."""
+    if classifiers is None:
+        return []
+    several = len(notion.names) > 1
+    pairs = zip(classifiers, calibrators, strict=True) if several else [(classifiers, calibrators)]
+    return [
+        GroupModel(classifier, calibrator, notion.model_labels(attribute))
+        for attribute, (classifier, calibrator) in enumerate(pairs)
+    ]

@@ -42,7 +42,7 @@ def encode_groups(values: list[Hashable], *, min_group_size: int = 1, merge_smal
         sizes = Counter(values)
         small = {label for label, size in sizes.items() if size < min_group_size}
     if small:
-        named = ", ".join(f"{label!r} ({sizes[label]} rows)" for label in _sorted(small))
+        named = ", ".join(f"{label!r} ({sizes[label]} rows)" for label in sorted_labels(small))
         raise ValueError(
             f"sensitive_features has groups of fewer than min_group_size={min_group_size} rows: {named}. "
             'Join them with others (small_groups="merge" does), collect more rows, or lower min_group_size.'
@@ -52,19 +52,24 @@ def encode_groups(values: list[Hashable], *, min_group_size: int = 1, merge_smal
         raise ValueError(
             f"sensitive_features needs two groups or more: all {len(values)} sample(s) are in group {only!r}."
         )
-    labels = tuple(_sorted(sizes))
+    labels = tuple(sorted_labels(sizes))
     return Groups(labels, _codes(values, labels))
 
 
 def encode_known(sensitive_features: Any, n_rows: int, labels: Labels, name: str) -> Groups:
     """Groups of new rows among the `labels` of the fit; a label that is not there counts as `OTHER`."""
-    values = row_labels(sensitive_features, n_rows, name)
+    return encode_labels(row_labels(sensitive_features, n_rows, name), labels, name)
+
+
+def encode_labels(values: list[Hashable], labels: Labels, name: str) -> Groups:
+    """The same of rows whose labels are read."""
     if OTHER in labels:
         values = [label if label in labels else OTHER for label in values]
-    unseen = _sorted(set(values) - set(labels))
+    unseen = sorted_labels(set(values) - set(labels))
     if unseen:
+        what = "values" if name == "conditional_on" else "groups"
         raise ValueError(
-            f"{name} has groups that the fit has not seen: {', '.join(map(repr, unseen))}. "
+            f"{name} has {what} that the fit has not seen: {', '.join(map(repr, unseen))}. "
             f"It has seen {', '.join(map(repr, labels))}."
         )
     return Groups(labels, _codes(values, labels))
@@ -72,25 +77,31 @@ def encode_known(sensitive_features: Any, n_rows: int, labels: Labels, name: str
 
 def row_labels(sensitive_features: Any, n_rows: int, name: str = "sensitive_features") -> list[Hashable]:
     """One label for each row: a plain Python value, or a tuple of them for several columns."""
-    columns = [_checked(column, n_rows, name) for column in _columns(sensitive_features, name)]
+    columns = list(label_columns(sensitive_features, n_rows, name).values())
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
 
-def _columns(sensitive_features: Any, name: str) -> list[list[Hashable]]:
+def label_columns(sensitive_features: Any, n_rows: int, name: str) -> dict[Hashable, list[Hashable]]:
+    """Plain Python values of each column, by its name, or its number where it has none."""
+    columns = _columns(sensitive_features, name)
+    return {column: _checked(values, n_rows, name) for column, values in columns.items()}
+
+
+def _columns(sensitive_features: Any, name: str) -> dict[Hashable, list[Hashable]]:
     """The columns of a frame, a series, an array of one or two dimensions, or a list."""
     if sensitive_features is None:
         raise ValueError(f"{name} is missing: pass the group of each row.")
     native = nw.from_native(sensitive_features, eager_only=True, allow_series=True, pass_through=True)
     if isinstance(native, nw.DataFrame):
-        return [native[column].to_list() for column in native.columns]
+        return {column: native[column].to_list() for column in native.columns}
     if isinstance(native, nw.Series):
-        return [native.to_list()]
+        return {0: native.to_list()}
     array = np.asarray(sensitive_features)
     if array.ndim == 2 and array.shape[1] > 0:
-        return [column.tolist() for column in array.T]
+        return dict(enumerate(column.tolist() for column in array.T))
     if array.ndim != 1:
         raise ValueError(f"{name} must have shape (n_rows,) or (n_rows, n_columns): got {array.shape}.")
-    return [array.tolist()]
+    return {0: array.tolist()}
 
 
 def _checked(column: list[Hashable], n_rows: int, name: str) -> list[Hashable]:
@@ -105,7 +116,8 @@ def _checked(column: list[Hashable], n_rows: int, name: str) -> list[Hashable]:
     return column
 
 
-def _sorted(labels: Any) -> Sequence[Hashable]:
+def sorted_labels(labels: Any) -> Sequence[Hashable]:
+    """Labels in order; those of several types by type and text."""
     try:
         return sorted(labels)
     except TypeError:  # labels of several types

@@ -4,8 +4,8 @@ Rows that are post-processed must not have trained the models that score them: o
 each is scored by models fitted on the other folds (cross-fitting).
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,13 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.model_selection import StratifiedKFold, check_cv
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import has_fit_parameter
 
 from evenhand._typing import AnyArray, FloatArray, IntArray
 from evenhand._validation import Labels
+from evenhand.estimators.groups import Groups
 
 Fold = tuple[IntArray, IntArray]  # rows to fit on, rows to score
 
@@ -55,11 +56,13 @@ class Labelled:
     codes: IntArray  # group of each row, (n_rows,)
     groups: Labels
     weights: FloatArray | None  # (n_rows,)
+    classes: Labels | None = None  # of a classification
 
     def rows(self, rows: IntArray) -> "Labelled":
         """Some of the rows."""
         weights = None if self.weights is None else self.weights[rows]
-        return Labelled(_safe_indexing(self.X, rows), self.y[rows], self.codes[rows], self.groups, weights)
+        X = _safe_indexing(self.X, rows)
+        return replace(self, X=X, y=self.y[rows], codes=self.codes[rows], weights=weights)
 
 
 def fit_model(model: BaseEstimator, X: Any, y: AnyArray, weights: FloatArray | None, name: str) -> Any:
@@ -77,11 +80,11 @@ def fit_model(model: BaseEstimator, X: Any, y: AnyArray, weights: FloatArray | N
     )
 
 
-def require_proba(classifier: BaseEstimator) -> None:
-    """Refuse a classifier of the group that gives no probabilities."""
+def require_proba(classifier: BaseEstimator, name: str = "sensitive_estimator") -> None:
+    """Refuse a classifier that gives no probabilities."""
     if not hasattr(classifier, "predict_proba"):
         raise ValueError(
-            f"sensitive_estimator must have predict_proba: {type(classifier).__name__} has none. Wrap it in "
+            f"{name} must have predict_proba: {type(classifier).__name__} has none. Wrap it in "
             "sklearn.calibration.CalibratedClassifierCV."
         )
 
@@ -93,8 +96,8 @@ def group_probabilities(classifier: Any, X: Any, groups: Labels) -> FloatArray:
     """
     proba = np.asarray(classifier.predict_proba(X), dtype=np.float64)
     classes = np.asarray(classifier.classes_).tolist()
-    if not _came_fitted(classifier):
-        return proba
+    if not came_fitted(classifier):
+        return _in_columns(proba, classes, len(groups))
     known = [tuple(label) if isinstance(label, list) else label for label in classes]
     if set(known) != set(groups):
         raise ValueError(
@@ -104,19 +107,57 @@ def group_probabilities(classifier: Any, X: Any, groups: Labels) -> FloatArray:
     return proba[:, [known.index(label) for label in groups]]
 
 
-def _came_fitted(model: Any) -> bool:
+def class_codes(target: AnyArray, classes: Labels) -> IntArray:
+    """Position of each row's outcome among the classes, (n_rows,)."""
+    place = {label: code for code, label in enumerate(classes)}
+    labels = target.tolist()
+    unknown = next((label for label in labels if label not in place), None)
+    if unknown is not None:
+        raise ValueError(f"y has {unknown!r}, which is none of the classes {', '.join(map(repr, classes))}.")
+    return np.array([place[label] for label in labels])
+
+
+def class_probabilities(classifier: Any, X: Any, classes: Labels) -> FloatArray:
+    """P(Y | X) with one column for each of `classes`, in their order, shape (n_rows, n_classes)."""
+    proba = np.asarray(classifier.predict_proba(X), dtype=np.float64)
+    known = np.asarray(classifier.classes_).tolist()
+    unknown = [label for label in known if label not in classes]
+    if unknown:
+        raise ValueError(
+            f"estimator knows the classes {', '.join(map(repr, known))}, but y has "
+            f"{', '.join(map(repr, classes))}."
+        )
+    return _in_columns(proba, [classes.index(label) for label in known], len(classes))
+
+
+def _in_columns(proba: FloatArray, places: list[int], n_columns: int) -> FloatArray:
+    """Columns in their places; those that a model has not seen have no probability."""
+    if len(places) == n_columns and places == list(range(n_columns)):
+        return proba
+    out = np.zeros((len(proba), n_columns))
+    out[:, places] = proba
+    return out
+
+
+def came_fitted(model: Any) -> bool:
+    """Whether a model is frozen, or a pipeline that ends in one that is."""
     last = model.steps[-1][1] if isinstance(model, Pipeline) else model
     return isinstance(last, FrozenEstimator)
 
 
-def make_folds(cv: Any, X: Any, used: AnyArray, codes: IntArray, groups: Labels, seed: int) -> list[Fold]:
+def make_folds(
+    cv: Any, X: Any, used: AnyArray, attributes: Sequence[Groups], codes: IntArray, seed: int
+) -> list[Fold]:
     """Folds of the `used` rows of X in which each is scored once and every group is there to learn from.
 
-    `codes` are those of the used rows, and the folds count them alone; a splitter of the user's own sees
-    all rows.
+    `attributes` and `codes`, by which the folds are stratified, are those of the used rows, and the folds
+    count them alone; a splitter of the user's own sees all rows.
     """
     if cv is None or isinstance(cv, int | np.integer):
-        cv = _stratified(DEFAULT_FOLDS if cv is None else int(cv), codes, seed, automatic=cv is None)
+        smallest = min(int(np.bincount(groups.codes).min()) for groups in attributes)
+        n_folds = _number_of_folds(cv, smallest)
+        cv = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
+        codes = _pool_rare(codes, n_folds)
         folds = list(cv.split(codes, codes))
     else:
         of_all = np.zeros(len(used), np.int64)
@@ -128,25 +169,38 @@ def make_folds(cv: Any, X: Any, used: AnyArray, codes: IntArray, groups: Labels,
             f"cv must score every row exactly once: it scores {len(np.unique(scored))} of {len(codes)} rows, "
             f"{len(scored)} times in all. Use a splitter such as StratifiedKFold."
         )
-    for number, (train, _) in enumerate(folds):
-        absent = np.flatnonzero(np.bincount(codes[train], minlength=len(groups)) == 0)
-        if len(absent):
-            raise ValueError(
-                f"cv leaves no row of group {groups[absent[0]]!r} to learn from in fold {number}. Use fewer "
-                "folds, or cv=None for folds stratified by group."
-            )
+    for groups in attributes:
+        _require_groups(groups, folds)
     return folds
 
 
-def _stratified(n_folds: int, codes: IntArray, seed: int, *, automatic: bool) -> StratifiedKFold:
-    smallest = int(np.bincount(codes).min())
-    if automatic:
-        n_folds = max(2, min(n_folds, smallest))
+def _require_groups(groups: Groups, folds: list[Fold]) -> None:
+    for number, (train, _) in enumerate(folds):
+        absent = np.flatnonzero(np.bincount(groups.codes[train], minlength=len(groups.labels)) == 0)
+        if len(absent):
+            raise ValueError(
+                f"cv leaves no row of group {groups.labels[absent[0]]!r} to learn from in fold {number}. Use "
+                "fewer folds, or cv=None for folds stratified by group."
+            )
+
+
+def _number_of_folds(cv: Any, smallest: int) -> int:
+    n_folds = max(2, min(DEFAULT_FOLDS, smallest)) if cv is None else int(cv)
     if n_folds < 2 or n_folds > smallest:
         raise ValueError(
             f"cv must be at least 2 and at most the size of the smallest group, {smallest}: got {n_folds}."
         )
-    return StratifiedKFold(n_folds, shuffle=True, random_state=seed)
+    return n_folds
+
+
+def _pool_rare(codes: IntArray, n_folds: int) -> IntArray:
+    """Codes of which each has a row for every fold: rare ones are pooled, with the commonest if need be."""
+    counts = np.bincount(codes)
+    rare = counts[codes] < n_folds
+    if not rare.any():
+        return codes
+    pool = len(counts) if rare.sum() >= n_folds else int(counts.argmax())
+    return np.where(rare, pool, codes)
 
 
 def _keep(folds: Iterable[Fold], used: AnyArray) -> list[Fold]:
@@ -170,3 +224,23 @@ def out_of_fold(
     for (_, test), part in zip(folds, parts, strict=True):
         out[test] = part
     return out
+
+
+def require_table(X: Any) -> None:
+    """Refuse what is not a table, in the words that scikit-learn's users know."""
+    shape = getattr(X, "shape", None) or np.shape(X)
+    if len(shape) != 2:
+        raise ValueError(
+            f"X must have shape (n_rows, n_features): got {tuple(shape)}. Reshape your data: "
+            "X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one row."
+        )
+    if shape[0] == 0:
+        raise ValueError(f"X has 0 sample(s) (shape={tuple(shape)}) while a minimum of 1 is required.")
+
+
+def input_tags(model: Any) -> Any:
+    """What a model takes; a pipeline does not pass on all that its first step takes."""
+    tags = get_tags(model).input_tags
+    if isinstance(model, Pipeline):
+        tags.allow_nan = get_tags(model.steps[0][1]).input_tags.allow_nan
+    return tags

@@ -1,7 +1,6 @@
 """A regressor whose predictions follow the same distribution in every group."""
 
 import warnings
-from copy import copy
 from typing import Any
 
 import numpy as np
@@ -9,13 +8,12 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, column_or_1d
 
 from evenhand._typing import AnyArray, FloatArray
-from evenhand._validation import check_levels, check_scores
+from evenhand._validation import Labels, check_levels, check_scores
 from evenhand.draws import RandomState
 from evenhand.estimators.base import ParityEstimator
 from evenhand.estimators.nuisances import default_regressor
 from evenhand.exceptions import OutlierWarning
 from evenhand.metrics import risk
-from evenhand.postprocessor import ParityPostprocessor
 from evenhand.support import automatic_bounds
 
 
@@ -40,10 +38,13 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
     atoms : "auto", "cv", int or array, default="auto"
     bounds : "auto" or (low, high), default="auto"
     beta : "auto", "cv" or float, default="auto"
+    cost : str, cost of `evenhand.costs` or callable, default="squared"
     solver : str or solver object, default="auto"
     tol : float, default=1e-6
     max_iter : int or None, default=None
-        As in `ParityPostprocessor`.
+        As in `ParityPostprocessor`. The cost is that of an atom where the estimator's prediction is taken
+        for the outcome: with another than "squared" choose an estimator that predicts what it asks for, a
+        median for "absolute", a quantile for "pinball".
     cv : int, splitter, iterable of splits or None, default=None
         Folds for scoring the labelled rows by models that have not seen them. None: five, stratified by
         group and fewer where a group is small.
@@ -52,6 +53,12 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
     aware : bool, default=False
         Use the group itself at prediction time. For those who may, and for comparison: `predict` then
         needs `sensitive_features`.
+    attributes : {"combined", "separate"}, default="combined"
+        What several columns of `sensitive_features` mean: groups are their combinations, or each column is
+        an attribute of its own with its own parity (and its own tolerance: `epsilon` may be a dict by the
+        columns' names).
+    conditional_on : name or number of a column of X, or a list of them, default=None
+        A legitimate factor with few values: groups are then compared within each of its values.
     min_group_size : int, default=10
         Groups with fewer labelled rows are not fitted.
     small_groups : {"error", "merge"}, default="error"
@@ -69,6 +76,8 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
     estimator_, sensitive_estimator_ : fitted models
         The latter is None for `aware` models.
     calibrator_ : Calibrator or None
+    notion_ : Notion
+        Which groups are compared, and within which strata.
     postprocessor_ : ParityPostprocessor
         The parity step: atoms_, beta_, tilt_, multipliers_ and more.
     groups_ : array of shape (n_groups,)
@@ -105,12 +114,15 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
         atoms: Any = "auto",
         bounds: Any = "auto",
         beta: Any = "auto",
+        cost: Any = "squared",
         solver: Any = "auto",
         tol: float = 1e-6,
         max_iter: int | None = None,
         cv: Any = None,
         calibration: str | None = None,
         aware: bool = False,
+        attributes: str = "combined",
+        conditional_on: Any = None,
         min_group_size: int = 10,
         small_groups: str = "error",
         n_jobs: int | None = None,
@@ -124,22 +136,20 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
         self.atoms = atoms
         self.bounds = bounds
         self.beta = beta
+        self.cost = cost
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
         self.cv = cv
         self.calibration = calibration
         self.aware = aware
+        self.attributes = attributes
+        self.conditional_on = conditional_on
         self.min_group_size = min_group_size
         self.small_groups = small_groups
         self.n_jobs = n_jobs
         self.warm_start = warm_start
         self.random_state = random_state
-
-    def predict_pmf(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """Probability of each of `postprocessor_.atoms_` for each row, (n_rows, n_atoms): parity is kept."""
-        scores, group_proba = self._nuisances(X, sensitive_features)
-        return self.postprocessor_.policy_.pmf(scores, group_proba)
 
     def predict_mean(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """Mean of each row's distribution: the least squared risk, and parity of means only."""
@@ -185,15 +195,6 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
             )
         return target
 
-    def _scores(self, estimator: Any, X: Any) -> FloatArray:
+    def _scores(self, estimator: Any, X: Any, classes: Labels | None) -> FloatArray:
         scores = np.asarray(estimator.predict(X), dtype=np.float64)
         return check_scores(scores[:, 0] if scores.ndim == 2 and scores.shape[1] == 1 else scores)
-
-    def _postprocessor(self) -> ParityPostprocessor:
-        shared = ParityPostprocessor().get_params()
-        settings = {name: value for name, value in self.get_params(deep=False).items() if name in shared}
-        last = getattr(self, "postprocessor_", None)
-        if self.warm_start and last is not None:
-            warm: ParityPostprocessor = copy(last).set_params(**settings)
-            return warm
-        return ParityPostprocessor(**settings)

@@ -21,7 +21,9 @@ from sklearn.pipeline import Pipeline
 
 from evenhand.calibration import CalibrationDiagnosis, Calibrator
 from evenhand.certificates import Certificate
-from evenhand.estimators import ParityRegressor
+from evenhand.costs import Absolute, CostMatrix, Huber, Pinball, Squared
+from evenhand.estimators import ParityClassifier, ParityRegressor
+from evenhand.estimators.notions import Notion
 from evenhand.policy import SoftmaxPolicy
 from evenhand.postprocessor import ParityPostprocessor
 from evenhand.selection import Selection
@@ -34,8 +36,9 @@ def _by_name(*classes: type) -> dict[str, type]:
 
 
 # a pipeline is written this way only where one of ours is inside; skops writes the others
-MODELS: dict[str, type] = _by_name(ParityPostprocessor, ParityRegressor, Pipeline)
+MODELS: dict[str, type] = _by_name(ParityClassifier, ParityPostprocessor, ParityRegressor, Pipeline)
 OBJECTS: dict[str, type] = _by_name(
+    Absolute,
     AcSa,
     AcSa2,
     Auto,
@@ -43,15 +46,21 @@ OBJECTS: dict[str, type] = _by_name(
     CalibrationDiagnosis,
     Calibrator,
     Certificate,
+    CostMatrix,
+    Huber,
     Lbfgs,
+    Notion,
     Oracle,
+    Pinball,
     Selection,
     Sgd,
     Sgd3,
     SoftmaxPolicy,
     SolverResult,
+    Squared,
     Support,
 )
+COSTS = (Squared, Absolute, Pinball, Huber, CostMatrix)  # a cost that is a function is not a file's to hold
 SPLITTERS: dict[str, type] = _by_name(
     GroupKFold, KFold, ShuffleSplit, StratifiedGroupKFold, StratifiedKFold, StratifiedShuffleSplit
 )
@@ -92,6 +101,40 @@ def _policy_faults(policy: Any) -> Iterator[str]:
         yield "its prior is not positive"
     if type(policy.temperature) is not float:
         yield "its temperature is not a number"
+    yield from _strata_faults(policy.strata, policy.group_prior)
+    if type(policy.cost) not in COSTS:
+        yield "its cost is not a cost"
+    elif type(policy.cost) is CostMatrix and policy.cost.matrix.shape[1] != len(policy.tilt):
+        yield "its cost matrix does not have a column for each atom"
+
+
+def _strata_faults(strata: Any, prior: Any) -> Iterator[str]:
+    if strata is None:
+        return
+    if not isinstance(strata, np.ndarray) or strata.dtype != np.int64 or strata.shape != np.shape(prior):
+        yield "its strata are not one integer for each group"
+    elif strata.min() < 0 or len(np.unique(strata)) != strata.max() + 1:
+        yield "its strata do not count from zero"
+
+
+def _cost_matrix_faults(cost: Any) -> Iterator[str]:
+    if not _is_floats(cost.matrix, 2) or min(cost.matrix.shape) < 2 or not np.isfinite(cost.matrix).all():
+        yield "its matrix is not a table of finite numbers"
+
+
+def _notion_faults(notion: Any) -> Iterator[str]:
+    labels = (notion.names, notion.groups, *(notion.groups if type(notion.groups) is tuple else ()))
+    optional = (notion.classes, notion.outcomes, notion.factors)
+    if any(type(part) is not tuple for part in labels) or any(
+        part is not None and type(part) is not tuple for part in optional
+    ):
+        yield "its labels are not listed"
+    elif len(notion.names) != len(notion.groups) or not notion.names:
+        yield "it does not have groups for each attribute"
+    elif notion.outcomes is not None and not set(notion.outcomes) <= set(notion.classes or ()):
+        yield "its outcomes are not among its classes"
+    if type(notion.separate) is not bool or type(notion.joint) is not bool:
+        yield "its switches are not yes or no"
 
 
 def _postprocessor_faults(model: Any) -> Iterator[str]:
@@ -109,17 +152,29 @@ def _postprocessor_faults(model: Any) -> Iterator[str]:
         yield from _group_faults(model, len(model.policy_.group_prior))
 
 
-def _regressor_faults(model: Any) -> Iterator[str]:
+def _estimator_faults(model: Any) -> Iterator[str]:
     fitted = {name for name in vars(model) if name.endswith("_")}
     if not fitted:
         return
     postprocessor = getattr(model, "postprocessor_", None)
-    if missing := sorted({"estimator_", "postprocessor_", "groups_"} - fitted):
+    if missing := sorted({"estimator_", "postprocessor_", "groups_", "notion_"} - fitted):
         yield f"it has no {', '.join(missing)}"
     elif type(postprocessor) is not ParityPostprocessor or not hasattr(postprocessor, "policy_"):
         yield "its postprocessor_ is not a fitted one"
+    elif type(model.notion_) is not Notion:
+        yield "its notion_ is not a notion"
     else:
         yield from _group_faults(model, len(postprocessor.policy_.group_prior))
+        if len(model.notion_.cells()) != len(postprocessor.policy_.group_prior):
+            yield "its notion_ does not have the cells of its policy"
+    if type(model) is ParityClassifier and not _are_classes(model):
+        yield "its classes_ are not those of its atoms"
+
+
+def _are_classes(model: Any) -> bool:
+    classes = getattr(model, "classes_", None)
+    atoms = model.postprocessor_.policy_.support.atoms
+    return isinstance(classes, np.ndarray) and classes.shape == atoms.shape == (int(atoms[-1]) + 1,)
 
 
 def _pipeline_faults(model: Any) -> Iterator[str]:
@@ -144,6 +199,9 @@ _FAULTS: dict[str, Callable[[Any], Iterator[str]]] = {
     "Support": _support_faults,
     "SoftmaxPolicy": _policy_faults,
     "ParityPostprocessor": _postprocessor_faults,
-    "ParityRegressor": _regressor_faults,
+    "ParityClassifier": _estimator_faults,
+    "ParityRegressor": _estimator_faults,
+    "CostMatrix": _cost_matrix_faults,
+    "Notion": _notion_faults,
     "Pipeline": _pipeline_faults,
 }

@@ -5,6 +5,7 @@ plain values of shape (n,): draws, or the scores of a deterministic model.
 """
 
 from evenhand.metrics._inputs import BLOCK_ENTRIES, PMF_TOLERANCE
+from evenhand.metrics.classification import accuracy, decision_gaps
 from evenhand.metrics.distances import (
     DISTANCES,
     METRICS,
@@ -32,6 +33,8 @@ __all__ = [
     "GroupMasses",
     "Intervals",
     "Membership",
+    "accuracy",
+    "decision_gaps",
     "distance_to",
     "dkw_radius",
     "expected_losses",

@@ -81,18 +81,18 @@ def as_atoms(atoms: ArrayLike, n_atoms: int) -> FloatArray:
     return grid
 
 
-def as_groups(sensitive_features: ArrayLike, n_rows: int) -> tuple[AnyArray, IntArray]:
+def as_groups(
+    sensitive_features: ArrayLike, n_rows: int, name: str = "sensitive_features"
+) -> tuple[AnyArray, IntArray]:
     """Labels in sorted order, and the position of each row's label among them."""
     groups = np.asarray(sensitive_features)
     if groups.shape != (n_rows,):
-        raise ValueError(
-            f"sensitive_features needs one label per row: got shape {groups.shape} for {n_rows} rows."
-        )
+        raise ValueError(f"{name} needs one label per row: got shape {groups.shape} for {n_rows} rows.")
     # A missing label is None, or differs from itself (NaN, NaT).
     if any(label is None or label != label for label in groups.tolist()):
-        raise ValueError("sensitive_features has missing labels; drop these rows or give them a label.")
+        raise ValueError(f"{name} has missing labels; drop these rows or give them a label.")
     try:
         labels, codes = np.unique(groups, return_inverse=True)
     except TypeError as error:
-        raise ValueError("sensitive_features mixes types of labels; convert them to one type.") from error
+        raise ValueError(f"{name} mixes types of labels; convert them to one type.") from error
     return labels, codes

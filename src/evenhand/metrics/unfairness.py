@@ -1,12 +1,13 @@
 """How far the groups' distributions are apart: one function, and one for each distance."""
 
 from collections.abc import Callable, Hashable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand._typing import FloatArray
-from evenhand.metrics._inputs import as_vector, as_weights
+from evenhand.metrics._inputs import as_groups, as_vector, as_weights
 from evenhand.metrics.distances import METRICS, OUTCOME_UNITS, distances_between, group_distances, pairs_of
 from evenhand.metrics.masses import GroupMasses, Membership, Predictions, read_groups
 
@@ -19,6 +20,7 @@ def unfairness(
     metric: str = "ks",
     sample_weight: ArrayLike | None = None,
     pairwise: bool = False,
+    given: ArrayLike | None = None,
 ) -> dict[Hashable, float]:
     """Distance between the predictions of each group and of all rows, or of each pair of groups.
 
@@ -38,6 +40,9 @@ def unfairness(
         Weight of each row.
     pairwise : bool, default=False
         Compare every two groups instead of each with all rows.
+    given : array of shape (n,), optional
+        Stratum of each row, say a legitimate factor or the true outcome: groups are then compared within
+        each stratum, and keys are `(stratum, group)`.
 
     Returns
     -------
@@ -52,11 +57,35 @@ def unfairness(
     {('a', 'b'): 2.0}
     """
     check_metric(metric)
+    if given is not None:
+        options = {"metric": metric, "pairwise": pairwise}
+        return _within_strata(given, pmf_or_values, sensitive_features, atoms, sample_weight, options)
     predictions, members = read_groups(pmf_or_values, sensitive_features, atoms, sample_weight)
     check_metric(metric, predictions)
     groups = predictions.masses(members)
     distances = group_distances(groups, metric, pairwise)
     return dict(zip(contrast_labels(groups.labels, pairwise), distances.tolist(), strict=True))
+
+
+def _within_strata(
+    given: ArrayLike,
+    pmf_or_values: ArrayLike,
+    sensitive_features: ArrayLike,
+    atoms: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+    options: dict[str, Any],
+) -> dict[Hashable, float]:
+    """`unfairness` of the rows of each stratum."""
+    predictions, groups = np.asarray(pmf_or_values), np.asarray(sensitive_features)
+    labels, codes = as_groups(given, len(predictions), "given")
+    weights = None if sample_weight is None else np.asarray(sample_weight)
+    found: dict[Hashable, float] = {}
+    for place, label in enumerate(labels.tolist()):
+        rows = codes == place
+        part = None if weights is None else weights[rows]
+        of_stratum = unfairness(predictions[rows], groups[rows], atoms, sample_weight=part, **options)
+        found |= {(label, group): value for group, value in of_stratum.items()}
+    return found
 
 
 def ks_unfairness(

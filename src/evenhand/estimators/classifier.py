@@ -1,0 +1,232 @@
+"""A classifier whose decisions are as likely in every group."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import assert_all_finite, column_or_1d
+
+from evenhand._typing import AnyArray, FloatArray
+from evenhand._validation import Labels, check_scores
+from evenhand.costs import CostMatrix, check_cost_matrix
+from evenhand.draws import RandomState
+from evenhand.estimators.base import ParityEstimator
+from evenhand.estimators.notions import JOINTS, choose_outcomes
+from evenhand.estimators.nuisances import (
+    came_fitted,
+    class_probabilities,
+    default_classifier,
+    require_proba,
+)
+from evenhand.exceptions import IndependenceWarning
+from evenhand.metrics import accuracy
+
+
+class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
+    """Wrap any classifier so that its decisions are as likely in every group, up to epsilon.
+
+    `fit` learns the class, `P(Y | X)`, and the group, `P(S | X)`, then solves for the randomised decision of
+    the smallest expected cost that keeps the chance of every class in each group within epsilon of that in
+    all rows, or in all rows of the same class (paper, section 6 on extensions). The group is needed at `fit`
+    only: `predict` never asks for it.
+
+    Parameters
+    ----------
+    estimator : classifier with predict_proba, default=None
+        Learns the class. None: logistic regression on imputed and scaled features.
+        A model that is already fitted comes as `sklearn.frozen.FrozenEstimator(model)`.
+    sensitive_estimator : classifier with predict_proba, default=None
+        Learns the group, or class and group together (`joint`). None: logistic regression as well.
+    criterion : {"demographic_parity", "equalized_odds", "equal_opportunity"}, default="demographic_parity"
+        Groups are compared among all rows, among the rows of each true class, or among those of the classes
+        in `pos_label` alone.
+    pos_label : label or list of labels, default=None
+        For "equal_opportunity". None: the second of two classes.
+    joint : {"auto", "classifier", "product"}, default="auto"
+        Where `P(S, Y | X)` comes from, which the last two criteria need: a clone of `sensitive_estimator`
+        fitted to both together, or the product `P(S | X) P(Y | X)`, which takes class and group for
+        independent given X and says so in a warning. "auto" takes the product only where
+        `sensitive_estimator` came fitted.
+    parity : {"pmf", "cdf", "mean"}, default="pmf"
+        "pmf" bounds the difference of the chance of each class; "cdf" that of "this class or a lower one",
+        for classes in an order.
+    epsilon : float, array of shape (n_groups,) or dict by group, default=0.05
+        As in `ParityPostprocessor`. Within strata groups are called `(stratum, group)`, and a dict may also
+        go by stratum: by class for "equalized_odds", by column for `attributes="separate"`.
+    cost_matrix : array of shape (n_classes, n_classes), default=None
+        Cost of deciding for column l where row k is true. None: one for every error.
+    beta, solver, tol, max_iter
+        As in `ParityPostprocessor`.
+    cv, calibration, aware, attributes, conditional_on, min_group_size, small_groups, n_jobs, warm_start
+        As in `ParityRegressor`. The calibration is that of the model of the group.
+    random_state : int, Generator, RandomState or None, default=None
+        Key of the draws of `predict`, seed of the folds and of the stochastic solvers. None is a fixed
+        public key: pass an integer of your own, and keep it, where nobody should foresee a draw.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    estimator_, sensitive_estimator_ : fitted models
+        The latter is a list with `attributes="separate"`, and None for `aware` models without a joint one.
+    calibrator_ : Calibrator, list of them, or None
+    notion_ : Notion
+        Which groups are compared, and within which strata.
+    postprocessor_ : ParityPostprocessor
+        The parity step; its atoms 0, 1, ... stand for `classes_`.
+    groups_ : array of shape (n_groups,)
+    certificate_ : Certificate
+        What was reached on the rows of the parity step, by the given probabilities.
+    n_iter_ : int
+    n_features_in_ : int
+    feature_names_in_ : array of shape (n_features_in_,)
+
+    Examples
+    --------
+    >>> from evenhand import ParityClassifier
+    >>> from evenhand.datasets import make_population
+    >>> data = make_population(3000, n_groups=2, random_state=0)
+    >>> hired = np.where(data.target > 0.2, "yes", "no")
+    >>> model = ParityClassifier(epsilon=0.02)
+    >>> model = model.fit(data.data, hired, sensitive_features=data.sensitive_features)
+    >>> model.certificate_.violation.round(3)
+    array([0.02, 0.01])
+    >>> model.predict(data.data[:4])
+    array(['yes', 'no', 'no', 'yes'], dtype='<U3')
+    """
+
+    classes_: AnyArray
+
+    __metadata_request__predict_proba = {"sensitive_features": False}  # noqa: RUF012  as in the base
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        sensitive_estimator: Any = None,
+        *,
+        criterion: str = "demographic_parity",
+        pos_label: Any = None,
+        joint: str = "auto",
+        parity: str = "pmf",
+        epsilon: Any = 0.05,
+        cost_matrix: Any = None,
+        beta: Any = "auto",
+        solver: Any = "auto",
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        cv: Any = None,
+        calibration: str | None = None,
+        aware: bool = False,
+        attributes: str = "combined",
+        conditional_on: Any = None,
+        min_group_size: int = 10,
+        small_groups: str = "error",
+        n_jobs: int | None = None,
+        warm_start: bool = False,
+        random_state: RandomState = None,
+    ) -> None:
+        self.estimator = estimator
+        self.sensitive_estimator = sensitive_estimator
+        self.criterion = criterion
+        self.pos_label = pos_label
+        self.joint = joint
+        self.parity = parity
+        self.epsilon = epsilon
+        self.cost_matrix = cost_matrix
+        self.beta = beta
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.cv = cv
+        self.calibration = calibration
+        self.aware = aware
+        self.attributes = attributes
+        self.conditional_on = conditional_on
+        self.min_group_size = min_group_size
+        self.small_groups = small_groups
+        self.n_jobs = n_jobs
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
+        """Chance that `predict` decides for each class, (n_rows, n_classes): parity is kept.
+
+        This is the policy, not an estimate of `P(Y | X)`: `estimator_.predict_proba` is that.
+        """
+        return self.predict_pmf(X, sensitive_features=sensitive_features)
+
+    def predict_mode(self, X: Any, *, sensitive_features: Any = None) -> AnyArray:
+        """The likeliest decision of each row: the fewest errors without a draw, and parity is not kept.
+
+        Most rows are decided with a chance near one, and for these it is what `predict` says. Parity rests on
+        the others, whose chances it rounds: measure what that does with `evenhand.audit`.
+        """
+        scores, group_proba = self._nuisances(X, sensitive_features)
+        return self._labels(self.postprocessor_.policy_.likeliest(scores, group_proba))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None) -> float:
+        """Expected accuracy, with the expectation over the draws taken exactly."""
+        chances = self.predict_proba(X, sensitive_features=sensitive_features)
+        return accuracy(self._check_target(y), chances, self.classes_, sample_weight)
+
+    def _base_estimator(self) -> BaseEstimator:
+        if self.estimator is None:
+            return default_classifier()
+        require_proba(self.estimator, "estimator")
+        return self.estimator
+
+    def _check_target(self, y: Any) -> AnyArray:
+        if y is None:
+            raise ValueError("ParityClassifier requires y to be passed, but the target y is None.")
+        target: AnyArray = column_or_1d(np.asarray(y), warn=True)
+        assert_all_finite(target, input_name="y")
+        check_classification_targets(target)
+        return target
+
+    def _classes(self, target: AnyArray) -> Labels | None:
+        classes = np.unique(target)
+        if len(classes) < 2:
+            raise ValueError(f"y needs two classes or more: all {len(target)} sample(s) are in one class.")
+        return tuple(classes.tolist())
+
+    def _outcomes(self, classes: Labels | None) -> Labels | None:
+        return choose_outcomes(self.criterion, classes or (), self.pos_label)
+
+    def _fits_joint(self) -> bool:
+        if self.joint not in JOINTS:
+            raise ValueError(f"joint must be one of {', '.join(JOINTS)}: got {self.joint!r}.")
+        given = self.sensitive_estimator is not None and came_fitted(self.sensitive_estimator)
+        if self.joint == "classifier" and given:
+            raise ValueError(
+                "A sensitive_estimator that came fitted tells groups apart and not outcomes: pass one that "
+                'is not fitted, or joint="product".'
+            )
+        if self.joint == "product" or given:
+            warnings.warn(
+                "P(S, Y | X) is taken for the product of P(S | X) and P(Y | X): parity within outcomes then "
+                "holds as far as group and outcome are independent given the features. Fit both together "
+                'with joint="classifier".',
+                IndependenceWarning,
+                stacklevel=6,
+            )
+            return False
+        return True
+
+    def _scores(self, estimator: Any, X: Any, classes: Labels | None) -> FloatArray:
+        assert classes is not None
+        return check_scores(class_probabilities(estimator, X, classes), len(classes))
+
+    def _labels(self, atoms: FloatArray) -> AnyArray:
+        return self.classes_[atoms.astype(np.int64)]
+
+    def _own_settings(self, classes: Labels | None) -> dict[str, Any]:
+        n_classes = len(classes or ())
+        if self.cost_matrix is None:
+            return {"cost": CostMatrix(1.0 - np.eye(n_classes))}
+        cost = check_cost_matrix(self.cost_matrix, n_classes)
+        if cost.matrix.shape[1] != n_classes:
+            raise ValueError(
+                f"cost_matrix needs a column for each of the {n_classes} classes: got {cost.matrix.shape[1]}."
+            )
+        return {"cost": cost}

@@ -1,0 +1,167 @@
+"""What a fit knows before the parity step: the groups and strata of rows, and how good its models are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
+
+from evenhand._typing import AnyArray, FloatArray, IntArray
+from evenhand._validation import Labels, Rows
+from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
+from evenhand.estimators.group_model import GroupModel
+from evenhand.estimators.groups import Groups, encode_labels, label_columns, row_labels, sorted_labels
+from evenhand.estimators.notions import ATTRIBUTES, Notion
+from evenhand.estimators.nuisances import Labelled, class_codes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Learned:
+    """What a fit knows before the parity step, and the rows for that step."""
+
+    estimator: Any
+    group_models: list[GroupModel]  # one for each attribute; none where the group itself is given
+    notion: Notion
+    classes: AnyArray | None  # of a classification, in the type of the outcomes
+    diagnosis: CalibrationDiagnosis | None
+    rows: Rows
+
+
+def attribute_columns(
+    sensitive_features: Any, n_rows: int, attributes: str, name: str = "sensitive_features"
+) -> dict[Any, list[Any]]:
+    """Labels of each attribute by its name: every column one, or all of them together."""
+    if attributes not in ATTRIBUTES:
+        raise ValueError(f'attributes must be "combined" or "separate": got {attributes!r}.')
+    if attributes == "separate":
+        return label_columns(sensitive_features, n_rows, name)
+    return {0: row_labels(sensitive_features, n_rows, name)}
+
+
+def factor_labels(X: Any, conditional_on: Any) -> list[Any]:
+    """The value of the legitimate factor in each row: a column of X, or the values of several together."""
+    keys = conditional_on if isinstance(conditional_on, list | tuple) else [conditional_on]
+    try:
+        columns = _safe_indexing(X, list(keys), axis=1)
+    except (KeyError, IndexError, ValueError, TypeError) as error:
+        raise ValueError(
+            f"conditional_on must name columns of X, by name or by number: got {conditional_on!r} ({error})."
+        ) from error
+    columns = columns.toarray() if hasattr(columns, "toarray") else columns
+    return row_labels(columns, _num_samples(X), "conditional_on")
+
+
+def factor_codes(X: Any, conditional_on: Any, notion: Notion) -> IntArray | None:
+    """Which value of the legitimate factor each row has, where the notion has one."""
+    if notion.factors is None:
+        return None
+    return encode_labels(factor_labels(X, conditional_on), notion.factors, "conditional_on").codes
+
+
+def factor_values(X: Any, conditional_on: Any) -> Labels | None:
+    """All values of the legitimate factor, sorted."""
+    return None if conditional_on is None else tuple(sorted_labels(set(factor_labels(X, conditional_on))))
+
+
+def combined_codes(attributes: Sequence[Groups], outcomes: AnyArray | None) -> IntArray:
+    """One code for each combination of groups, and of outcomes where they are classes."""
+    codes = [groups.codes for groups in attributes]
+    if outcomes is not None:
+        codes.append(np.unique(outcomes, return_inverse=True)[1])
+    if len(codes) == 1:
+        return codes[0]
+    together: IntArray = np.unique(np.column_stack(codes), axis=0, return_inverse=True)[1].ravel()
+    return together
+
+
+def model_targets(notion: Notion, attributes: Sequence[Groups], data: Labelled) -> list[Groups]:
+    """What the model of each attribute learns to tell apart."""
+    if not notion.joint:
+        return list(attributes)
+    outcomes = class_codes(data.y, data.classes or ())
+    return [
+        Groups(notion.model_labels(place), outcomes * len(groups.labels) + groups.codes)
+        for place, groups in enumerate(attributes)
+    ]
+
+
+def encode_attributes(sensitive_features: Any, n_rows: int, notion: Notion, name: str) -> list[Groups]:
+    """Groups of rows among those of the fit, attribute by attribute."""
+    attributes = "separate" if notion.separate else "combined"
+    columns = attribute_columns(sensitive_features, n_rows, attributes, name)
+    if len(columns) != len(notion.names):
+        raise ValueError(
+            f"{name} has {len(columns)} columns, but the fit had {len(notion.names)}: "
+            f"{', '.join(map(str, notion.names))}."
+        )
+    return [
+        encode_labels(labels, groups, name)
+        for labels, groups in zip(columns.values(), notion.groups, strict=True)
+    ]
+
+
+def known_columns(
+    notion: Notion, groups: Sequence[Groups], target: AnyArray | None, factors: IntArray | None
+) -> FloatArray:
+    """Which groups of which strata rows are in, zeros and ones, (n_rows, n_groups)."""
+    outcomes = None
+    if notion.outcomes is not None:
+        if target is None:
+            raise ValueError("Parity within outcomes is measured on rows whose outcome is known: pass y.")
+        assert notion.classes is not None
+        outcomes = np.eye(len(notion.classes))[class_codes(target, notion.classes)]
+    return notion.known_columns([each.one_hot() for each in groups], outcomes, factors)
+
+
+def require_cells(
+    notion: Notion, attributes: Sequence[Groups], data: Labelled, factors: IntArray | None, smallest: int
+) -> None:
+    """Refuse groups that are too small within a stratum."""
+    if notion.is_plain:
+        return
+    sizes = known_columns(notion, attributes, data.y, factors).sum(axis=0)
+    worst = int(sizes.argmin())
+    if sizes[worst] < smallest:
+        stratum, group = notion.cells()[worst]
+        raise ValueError(
+            f"Group {group!r} has {int(sizes[worst])} labelled rows in stratum {stratum!r}, fewer than "
+            f"min_group_size={smallest}: parity there would be parity of noise. Join groups or strata, "
+            "collect more rows, or lower min_group_size."
+        )
+
+
+def diagnose(
+    notion: Notion,
+    labelled: tuple[FloatArray, IntArray, FloatArray, FloatArray | None],
+    modelled: FloatArray,
+    known: Sequence[Groups] | None,
+    rows: Rows,
+) -> CalibrationDiagnosis:
+    """How far the model of the group is from calibrated, for a policy with the shares of the rows.
+
+    The labelled rows (probabilities, codes, scores, weights) serve where the groups of the others are not
+    known; their scores only choose bins, so fitted ones will do.
+    """
+    labels = notion.model_labels(0)
+    measured = labelled
+    if known is not None and not notion.joint and len(np.unique(known[0].codes)) == len(labels):
+        measured = modelled, known[0].codes, rows.scores, rows.weights
+    proba, codes, scores, weights = measured
+    shares = modelled.mean(axis=0) if rows.weights is None else rows.weights @ modelled
+    return diagnose_calibration(
+        proba, codes, labels, shares, scores=_one_number(scores), sample_weight=weights
+    )
+
+
+def _one_number(scores: FloatArray) -> FloatArray:
+    """Scores to sort rows by: of class probabilities that of the second of two, or the likeliest class."""
+    if scores.ndim == 1:
+        return scores
+    return scores[:, 1] if scores.shape[1] == 2 else scores.argmax(axis=1).astype(np.float64)
+
+
+def only(parts: list[Any]) -> Any:
+    """None of none, and the part itself where there is one."""
+    return parts if len(parts) > 1 else next(iter(parts), None)
