@@ -162,7 +162,7 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
         known = self._known_groups(data, X_unlabeled, sensitive_features_unlabeled)
         estimator = fit_model(self._base_estimator(), data.X, data.y, data.weights, "estimator")
         if X_unlabeled is None:
-            scores, weights = out_of_fold(self._score_fold, data, folds, self.n_jobs), data.weights
+            scores, weights = out_of_fold(self._score_fold, data, folds, self.n_jobs, "outcome"), data.weights
         else:
             scores, weights = self._scores(estimator, X_unlabeled), None
         if self.aware:

@@ -39,7 +39,7 @@ def fit_group_model(
     The latter are calibrated, too, by calibrators that have not seen the row.
     """
     fitted = fit_model(classifier, data.X, data.codes, data.weights, "sensitive_estimator")
-    held_out = out_of_fold(partial(_score_groups, classifier), data, folds, n_jobs)
+    held_out = out_of_fold(partial(_score_groups, classifier), data, folds, n_jobs, "group")
     held_out, _ = check_group_proba(held_out, len(data.codes))
     if calibration is None:
         return GroupModel(fitted, None, data.groups), held_out

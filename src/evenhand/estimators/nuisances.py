@@ -20,6 +20,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import has_fit_parameter
 
+from evenhand._progress import report_progress
 from evenhand._typing import AnyArray, FloatArray, IntArray
 from evenhand._validation import Labels
 
@@ -159,13 +160,21 @@ def _keep(folds: Iterable[Fold], used: AnyArray) -> list[Fold]:
 
 
 def out_of_fold(
-    score: Callable[[Labelled, Any], FloatArray], data: Labelled, folds: Iterable[Fold], n_jobs: int | None
+    score: Callable[[Labelled, Any], FloatArray],
+    data: Labelled,
+    folds: Iterable[Fold],
+    n_jobs: int | None,
+    model: str,
 ) -> FloatArray:
     """`score(labelled rows to fit on, X to score)` of every row, by models that have not seen it."""
     folds = list(folds)
-    parts = Parallel(n_jobs=n_jobs)(
+    scored = Parallel(n_jobs=n_jobs, return_as="generator")(
         delayed(score)(data.rows(train), _safe_indexing(data.X, test)) for train, test in folds
     )
+    parts = []
+    for part in scored:
+        parts.append(part)
+        report_progress(f"model of the {model}", len(parts), len(folds))
     out = np.empty((len(data.y), *parts[0].shape[1:]))
     for (_, test), part in zip(folds, parts, strict=True):
         out[test] = part
