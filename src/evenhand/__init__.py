@@ -8,6 +8,7 @@ from evenhand.estimators import ParityRegressor
 from evenhand.frontier import frontier
 from evenhand.io import load, save
 from evenhand.postprocessor import ParityPostprocessor
+from evenhand.reporting import model_card, report
 
 __all__ = [
     "ParityPostprocessor",
@@ -20,7 +21,9 @@ __all__ = [
     "get_num_threads",
     "load",
     "metrics",
+    "model_card",
     "plots",
+    "report",
     "save",
     "set_num_threads",
     "solvers",

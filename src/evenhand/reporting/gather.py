@@ -1,0 +1,277 @@
+"""A fitted model and held-out rows become the facts of a report."""
+
+import datetime
+import hashlib
+import platform
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy
+import sklearn
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from evenhand._typing import FloatArray
+from evenhand._validation import Rows
+from evenhand._version import __version__
+from evenhand.frontier import Frontier
+from evenhand.heldout import read_held_out
+from evenhand.postprocessor import ParityPostprocessor
+from evenhand.reporting.data import summarise
+from evenhand.reporting.facts import FEWEST_JUDGED, Asked, Facts, Group, Scale, Stage
+from evenhand.reporting.measure import (
+    METRIC_OF,
+    Measured,
+    ReportRows,
+    measure_policy,
+    measure_scores,
+    sum_policy,
+)
+from evenhand.reporting.proofs import prove_calibration, prove_held_out, prove_optimisation
+from evenhand.reporting.scales import make_scale, spread
+from evenhand.reporting.tolerances import MOST_SOLVED, Tolerance, own_epsilon, solve_again
+from evenhand.reporting.words import label_text, number, plain_text
+
+MOST_CHARTED = 100  # groups with curves; the tables have them all
+
+
+def gather(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    sensitive_features: Any,
+    title: str | None = None,
+    sample_weight: Any = None,
+    n_tolerances: int = 13,
+    frontier: Frontier | None = None,
+) -> Facts:
+    """The facts of a report; see `report` for the parameters."""
+    if n_tolerances < 0:
+        raise ValueError(f"n_tolerances must not be negative: got {n_tolerances!r}.")
+    model, seen = _without_pipeline(model, X)
+    postprocessor: ParityPostprocessor = getattr(model, "postprocessor_", model)
+    metric = METRIC_OF[postprocessor.parity]
+    rows = _read(model, seen, y, sensitive_features, sample_weight)
+    atoms = postprocessor.atoms_
+    before = measure_scores(rows, atoms, metric)
+    own = Tolerance(
+        own_epsilon(postprocessor),
+        measure_policy(rows, sum_policy(rows, postprocessor.policy_), atoms, metric),
+        fitted=True,
+        converged=postprocessor.result_.status.success,
+    )
+    if frontier is not None:
+        judged = _read(frontier.models[0], seen, y, sensitive_features, sample_weight)
+        others, note = _from_frontier(frontier, judged, metric, own.epsilon)
+    else:
+        others, note = _other_tolerances(postprocessor, rows, metric, n_tolerances)
+    path = sorted([*others, own], key=lambda each: each.epsilon)
+    groups = _groups(rows, postprocessor)
+    charted = np.argsort(-before.gap, kind="stable")[:MOST_CHARTED]
+    scale = make_scale(
+        atoms, [each.measured.masses.sum(axis=0) for each in path] + [before.masses.sum(axis=0)]
+    )
+
+    def stage(measured: Measured, **of: Any) -> Stage:
+        return _stage(measured, groups, charted, atoms, scale, **of)
+
+    held_out = prove_held_out(postprocessor, rows, _epsilon_of(rows, postprocessor))
+    calibration = prove_calibration(model, postprocessor, rows)
+    return Facts(
+        title=title or "Parity report",
+        made=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        model=type(model).__name__,
+        asked=Asked(
+            parity=postprocessor.parity,
+            metric=metric,
+            epsilon=tuple(postprocessor.epsilon_.tolist()),
+            groups=tuple(map(label_text, postprocessor.groups_.tolist())),
+            aware=bool(getattr(model, "aware", False)),
+            has_target=rows.target is not None,
+        ),
+        groups=groups,
+        charted=tuple(charted.tolist()),
+        scale=scale,
+        before=stage(before, epsilon=None, fitted=False, converged=True),
+        tolerances=tuple(
+            stage(each.measured, epsilon=each.epsilon, fitted=each.fitted, converged=each.converged)
+            for each in path
+        ),
+        own=path.index(own),
+        path_note=note,
+        held_out=held_out,
+        optimisation=prove_optimisation(model),
+        calibration=calibration,
+        data=summarise(X, rows),
+        settings=_settings(model, postprocessor, rows),
+        versions=_versions(),
+    )
+
+
+def _without_pipeline(model: Any, X: Any) -> tuple[Any, Any]:
+    """The parity model itself, and the rows as it sees them."""
+    if isinstance(model, Pipeline):
+        return model[-1], (model[:-1].transform(X) if len(model) > 1 else X)
+    if not hasattr(model, "_frontier_rows"):
+        raise TypeError(
+            "report needs a fitted ParityRegressor or ParityPostprocessor, or a pipeline that ends with one: "
+            f"got {type(model).__name__}."
+        )
+    return model, X
+
+
+def _read(model: Any, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> ReportRows:
+    check_is_fitted(model, "postprocessor_" if hasattr(model, "estimator") else "policy_")
+    known = {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
+    if sensitive_features is None:
+        raise ValueError("A report needs the group of each row: pass sensitive_features.")
+    if isinstance(model, ParityPostprocessor):
+        if not isinstance(X, tuple) or len(X) != 2:
+            raise ValueError("For a ParityPostprocessor, X is the pair (scores, group_proba).")
+        given = {"scores": X[0], "group_proba": X[1], **known}
+    else:
+        given = {"X": X, **known}
+    labels = tuple(model.groups_.tolist())
+    nothing = Rows(np.empty(0), np.empty((0, len(labels))), labels, None)  # no row of the fit is needed
+    return ReportRows.of(read_held_out(given, model, nothing))
+
+
+def _other_tolerances(
+    postprocessor: ParityPostprocessor, rows: ReportRows, metric: str, n_tolerances: int
+) -> tuple[list[Tolerance], str]:
+    """Other tolerances, and a sentence about where they come from."""
+    if n_tolerances == 0:
+        return [], "Other tolerances were not asked for."
+    try:
+        found = solve_again(postprocessor, rows, metric, n_tolerances)
+    except ValueError as error:
+        return [], f"Other tolerances could not be tried on these rows: {error}"
+    size = min(MOST_SOLVED, len(rows.scores) // 2)
+    return found, (
+        "At its own tolerance this is the model itself. At the others it is the parity step solved again on "
+        f"{size:,} of these rows and measured on rows of the other half, then the other way round, so that no "
+        "row judges what it had a part in."
+    )
+
+
+def _from_frontier(
+    frontier: Frontier, rows: ReportRows, metric: str, own: float
+) -> tuple[list[Tolerance], str]:
+    """The models of a path that the user has made."""
+    found = []
+    for point in frontier.points:
+        if point.epsilon == own:
+            continue
+        policy = getattr(point.model, "postprocessor_", point.model).policy_
+        measured = measure_policy(rows, sum_policy(rows, policy), policy.support.atoms, metric)
+        found.append(Tolerance(point.epsilon, measured, False, point.status.success))
+    return (
+        found,
+        "Every tolerance is a model of its own, fitted like the first one and measured on these rows.",
+    )
+
+
+def _epsilon_of(rows: ReportRows, postprocessor: ParityPostprocessor) -> FloatArray | None:
+    """Tolerance of each group of the rows; None where these are not the groups of the fit."""
+    epsilon = postprocessor.epsilon_
+    if (epsilon == epsilon[0]).all():
+        return np.full(rows.n_groups, epsilon[0])
+    known = dict(zip(postprocessor.groups_.tolist(), epsilon.tolist(), strict=True))
+    if not all(label in known for label in rows.labels):
+        return None
+    return np.array([known[label] for label in rows.labels])
+
+
+def _groups(rows: ReportRows, postprocessor: ParityPostprocessor) -> tuple[Group, ...]:
+    epsilon = _epsilon_of(rows, postprocessor)
+    weight = rows.totals(np.ones(len(rows.scores)))
+    judged = rows.counts >= FEWEST_JUDGED
+    if not judged.any():
+        judged[:] = True
+    return tuple(
+        Group(
+            name=label_text(label),
+            rows=int(rows.counts[place]),
+            share=float(weight[place] / weight.sum()),
+            epsilon=None if epsilon is None else float(epsilon[place]),
+            judged=bool(judged[place]),
+        )
+        for place, label in enumerate(rows.labels)
+    )
+
+
+def _stage(
+    measured: Measured,
+    groups: tuple[Group, ...],
+    charted: Any,
+    atoms: FloatArray,
+    scale: Scale,
+    **of: Any,
+) -> Stage:
+    judged = np.array([group.judged for group in groups])
+    gap = np.where(judged, measured.gap, -np.inf)
+    curves = np.vstack([measured.masses[charted], measured.masses.sum(axis=0)])
+    return Stage(
+        risk=measured.risk,
+        largest_gap=float(gap.max()),
+        farthest=int(gap.argmax()),
+        largest_ks=float(measured.ks[judged].max()),
+        gap=measured.gap,
+        ks=measured.ks,
+        mean=measured.mean,
+        group_risk=measured.group_risk,
+        shares=spread(curves, atoms, scale),
+        **of,
+    )
+
+
+def _settings(model: Any, postprocessor: ParityPostprocessor, rows: ReportRows) -> dict[str, str]:
+    """Parameters as they were given, then what the fit made of them."""
+    settings = {name: plain_text(value) for name, value in model.get_params(deep=False).items()}
+    low, high = float(postprocessor.atoms_[0]), float(postprocessor.atoms_[-1])
+    shares = zip(postprocessor.groups_.tolist(), postprocessor.group_prior_.tolist(), strict=True)
+    prior = ", ".join(f"{label_text(label)}: {number(share)}" for label, share in shares)
+    return settings | {
+        "values that can be predicted": f"{len(postprocessor.atoms_)} from {number(low)} to {number(high)}",
+        "beta used": number(postprocessor.beta_, 6),
+        "group shares used": prior[:2000],
+        "solver used": f"{postprocessor.result_.solver}, {postprocessor.result_.n_iter} iterations",
+        "fingerprint of the parity step": _fingerprint(
+            postprocessor.atoms_, postprocessor.tilt_, postprocessor.group_prior_
+        ),
+        "fingerprint of the rows": _fingerprint(rows.scores.round(6), rows.codes),
+    }
+
+
+def _fingerprint(*arrays: Any) -> str:
+    """Short text that differs when the numbers do: two reports can be told to be about the same thing."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _versions() -> dict[str, str]:
+    import numba
+
+    return {
+        "evenhand": __version__,
+        "Python": platform.python_version(),
+        "NumPy": np.__version__,
+        "SciPy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+        "numba": numba.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def without_curves(facts: Facts) -> Facts:
+    """The same facts, for readers who do not draw."""
+    none = np.empty((0, 0), dtype=np.int64)
+    return replace(
+        facts,
+        before=replace(facts.before, shares=none),
+        tolerances=tuple(replace(stage, shares=none) for stage in facts.tolerances),
+    )
