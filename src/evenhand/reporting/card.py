@@ -45,9 +45,9 @@ def render_markdown(facts: Facts) -> str:
 
 
 def escape(text: str) -> str:
-    """Text that Markdown shows as it is, on one line.
+    r"""Text that Markdown shows as it is, on one line.
 
-    >>> escape("<script> a|b\\n*c*")
+    >>> escape("<script> a|b\n*c*")
     '&lt;script&gt; a\\\\|b \\\\*c\\\\*'
     """
     return "".join(SPECIAL.get(mark, mark) for mark in " ".join(text.split()))

@@ -151,8 +151,8 @@ def _other_tolerances(
     size = min(MOST_SOLVED, len(rows.scores) // 2)
     return found, (
         "At its own tolerance this is the model itself. At the others it is the parity step solved again on "
-        f"{size:,} of these rows and measured on rows of the other half, then the other way round, so that no "
-        "row judges what it had a part in."
+        f"{size:,} of these rows and measured on the other half, then the other way round, so that no row "
+        "judges what it had a part in."
     )
 
 

@@ -82,7 +82,8 @@ class ReportRows:
 
     def totals(self, values: FloatArray) -> FloatArray:
         """Weighted sum of one value per row over each group, (n_groups,)."""
-        return np.bincount(self.codes, weights=self.weights * values, minlength=self.n_groups)
+        sums = np.bincount(self.codes, weights=self.weights * values, minlength=self.n_groups)
+        return sums.astype(np.float64, copy=False)
 
     def members(self, rows: slice) -> Any:
         """What some rows count in each group, as a sparse matrix (n_groups, n_some)."""

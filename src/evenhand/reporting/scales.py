@@ -7,7 +7,7 @@ from evenhand.reporting.facts import Scale
 from evenhand.reporting.words import number
 
 MOST_BARS = 12  # values with a bar each; more make a density
-N_BINS = 60
+N_BINS = 40
 TRIMMED = 0.001  # share of the predictions on each side that counts into the outermost bin
 MILLION = 1_000_000
 
@@ -39,7 +39,8 @@ def spread(masses: FloatArray, atoms: FloatArray, scale: Scale) -> IntArray:
         )
         reached[:, 0], reached[:, -1] = 0.0, 1.0
         shares = np.diff(reached, axis=1)
-    return np.rint(MILLION * shares).astype(np.int64)
+    millionths: IntArray = np.rint(MILLION * shares).astype(np.int64)
+    return millionths
 
 
 def cell_borders(points: FloatArray) -> FloatArray:

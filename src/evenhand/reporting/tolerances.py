@@ -115,10 +115,11 @@ def _epsilons(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EvenhandWarning)
         path = default_epsilons(problem, fit_at_rest(problem, NO_LIMIT))
-    if len(path) < 2:
-        return path[path != own]
-    wanted = np.append(path[0], np.geomspace(path[1], path[-1], max(2, n_tolerances - 1)))
-    return wanted[np.abs(wanted - own) > 1e-3 * own]
+    wanted = path
+    if len(path) > 1:
+        wanted = np.append(path[0], np.geomspace(path[1], path[-1], max(2, n_tolerances - 1)))
+    others: FloatArray = wanted[np.abs(wanted - own) > 1e-3 * own]
+    return others
 
 
 def _solve(template: ParityPostprocessor, given: dict[str, Any], epsilons: FloatArray) -> list[FrontierPoint]:

@@ -42,7 +42,7 @@ NOTIONS = {
     ),
     "tv": Notion(
         "gap",
-        "The total variation distance between a group's predictions and everybody's may be at most {epsilon}.",
+        "The total variation distance of a group's predictions to everybody's may be at most {epsilon}.",
         "The gap of a group is the share of its predictions that would have to change for its distribution "
         "to be everybody's (total variation).",
     ),
