@@ -90,6 +90,7 @@ def _run(
                 status = status or Status.STOPPED
     except KeyboardInterrupt:
         status = Status.STOPPED
+    report_progress("parity step", 1, 1)
     return summarise(solver.name, problem, state, status)
 
 

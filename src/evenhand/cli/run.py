@@ -1,0 +1,90 @@
+"""Run a command: every way it can end is an exit code, and every error one line."""
+
+import os
+import signal
+import sys
+import traceback
+import warnings
+from types import FrameType
+from typing import Any
+
+import typer
+
+from evenhand.cli.app import app
+from evenhand.cli.errors import CommandError, ExitCode, plain
+from evenhand.cli.terminal import write_line
+from evenhand.io import ModelFileError
+
+_ParseError: type[Any] = typer.BadParameter.__mro__[
+    1
+]  # click's own, which newer versions of typer carry along
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code of the command; its error is a line on standard error."""
+    debug = "--debug" in arguments
+    signal.signal(signal.SIGTERM, _stop)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", FutureWarning)
+        warnings.showwarning = _tell_warning(set())
+        try:
+            outcome = typer.main.get_command(app).main(arguments, "evenhand", standalone_mode=False)
+            sys.stdout.flush()
+            return int(outcome or ExitCode.OK)
+        except BrokenPipeError:
+            _forget_stdout()
+            return ExitCode.PIPE_CLOSED
+        except BaseException as error:
+            if isinstance(error, SystemExit):
+                raise
+            if debug:
+                traceback.print_exc()
+            code, line = explain(error)
+            if line:
+                write_line(line)
+            return code
+
+
+def explain(error: BaseException) -> tuple[int, str]:
+    """Exit code and line of an error."""
+    if isinstance(error, typer.Exit):
+        return error.exit_code, ""
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        return ExitCode.INTERRUPTED, "interrupted; nothing was written."
+    if isinstance(error, CommandError):
+        return error.code, plain(error)
+    if isinstance(error, _ParseError):
+        context = getattr(error, "ctx", None)
+        where = getattr(context, "command_path", "evenhand")
+        return ExitCode.USAGE, f"{plain(error.format_message())} See: {where} --help"
+    if isinstance(error, OSError):
+        named = f"{plain(error.filename)}: " if error.filename is not None else ""
+        return ExitCode.SYSTEM, f"{named}{plain(error.strerror or error)}."
+    if isinstance(error, MemoryError):
+        return ExitCode.SYSTEM, "there is not enough memory for this."
+    if isinstance(error, ImportError):
+        return ExitCode.USAGE, plain(error)
+    if isinstance(error, ModelFileError | ValueError | TypeError):
+        return ExitCode.DATA, plain(error)
+    return ExitCode.BUG, f"{type(error).__name__}: {plain(error)} (an error of evenhand: --debug shows where)"
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    """End as a Ctrl-C would, so that nothing half-written stays."""
+    raise SystemExit(128 + number)
+
+
+def _forget_stdout() -> None:
+    """Let Python's own flush at exit find somewhere to go."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _tell_warning(told: set[str]) -> Any:
+    def tell(message: Any, *_: Any, **__: Any) -> None:
+        line = plain(message)
+        if line not in told:
+            told.add(line)
+            write_line(f"note: {line}")
+
+    return tell
