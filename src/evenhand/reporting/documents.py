@@ -13,7 +13,6 @@ from evenhand.reporting.card import render_json, render_markdown
 from evenhand.reporting.gather import gather
 from evenhand.reporting.page import render_page
 
-N_TOLERANCES = 13  # positions of the slider, beside the model's own
 CARDS = {".md": render_markdown, ".json": render_json}
 
 
@@ -26,7 +25,7 @@ def report(
     path: str | os.PathLike[str],
     title: str | None = None,
     sample_weight: Any = None,
-    n_tolerances: int = N_TOLERANCES,
+    n_tolerances: int | None = None,
     frontier: Frontier | None = None,
     progress: Listener | None = None,
 ) -> Path:
@@ -51,8 +50,9 @@ def report(
     title : str, default=None
         Heading of the page.
     sample_weight : array of shape (n_rows,), default=None
-    n_tolerances : int, default=13
-        Positions of the slider beside the model's own tolerance. For each, the parity step is solved again
+    n_tolerances : int, default=None
+        Positions of the slider beside the model's own tolerance; by default 13, or 7 where groups and atoms
+        are many. For each, the parity step is solved again
         on a half of the rows, without their outcomes and groups, and measured on the other half, both ways.
     frontier : Frontier, default=None
         Models for other tolerances from `evenhand.frontier`, on the rows of the fit; they are measured on

@@ -30,7 +30,7 @@ from evenhand.reporting.measure import (
 )
 from evenhand.reporting.proofs import prove_calibration, prove_held_out, prove_optimisation
 from evenhand.reporting.scales import make_scale, spread
-from evenhand.reporting.tolerances import MOST_SOLVED, Tolerance, own_epsilon, solve_again
+from evenhand.reporting.tolerances import Tolerance, own_epsilon, rows_to_solve, solve_again
 from evenhand.reporting.words import label_text, number, plain_text
 
 MOST_CHARTED = 100  # groups with curves; the tables have them all
@@ -44,11 +44,11 @@ def gather(
     sensitive_features: Any,
     title: str | None = None,
     sample_weight: Any = None,
-    n_tolerances: int = 13,
+    n_tolerances: int | None = None,
     frontier: Frontier | None = None,
 ) -> Facts:
     """The facts of a report; see `report` for the parameters."""
-    if n_tolerances < 0:
+    if n_tolerances is not None and n_tolerances < 0:
         raise ValueError(f"n_tolerances must not be negative: got {n_tolerances!r}.")
     model, seen = _without_pipeline(model, X)
     postprocessor: ParityPostprocessor = getattr(model, "postprocessor_", model)
@@ -139,7 +139,7 @@ def _read(model: Any, X: Any, y: Any, sensitive_features: Any, sample_weight: An
 
 
 def _other_tolerances(
-    postprocessor: ParityPostprocessor, rows: ReportRows, metric: str, n_tolerances: int
+    postprocessor: ParityPostprocessor, rows: ReportRows, metric: str, n_tolerances: int | None
 ) -> tuple[list[Tolerance], str]:
     """Other tolerances, and a sentence about where they come from."""
     if n_tolerances == 0:
@@ -148,7 +148,7 @@ def _other_tolerances(
         found = solve_again(postprocessor, rows, metric, n_tolerances)
     except ValueError as error:
         return [], f"Other tolerances could not be tried on these rows: {error}"
-    size = min(MOST_SOLVED, len(rows.scores) // 2)
+    size = rows_to_solve(postprocessor, len(rows.scores))
     return found, (
         "At its own tolerance this is the model itself. At the others it is the parity step solved again on "
         f"{size:,} of these rows and measured on the other half, then the other way round, so that no row "

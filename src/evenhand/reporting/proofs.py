@@ -56,7 +56,7 @@ def prove_calibration(model: Any, postprocessor: ParityPostprocessor, rows: Repo
         return Proof(
             ("The model is told the group of each row, so it has no probabilities to calibrate.",), None
         )
-    diagnosis, where = _diagnose(postprocessor, rows), "of these rows"
+    diagnosis, where = _diagnose(postprocessor, rows), "rows of this report"
     if diagnosis is None:
         diagnosis, where = model.certificate_.calibration, "rows of the fit, by models that had not seen them"
     if diagnosis is None:

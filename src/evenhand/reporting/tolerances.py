@@ -16,6 +16,13 @@ from evenhand.postprocessor import ParityPostprocessor
 from evenhand.reporting.measure import Measured, ReportRows, Sums, measure_policy, sum_policy
 
 MOST_SOLVED = 20_000  # rows of a half that the parity step is solved on: more move the answer little
+FEWEST_SOLVED = 2_000  # of a wide problem, where the next limit would leave fewer
+MOST_ENTRIES = 12_000_000  # rows x atoms x groups of a problem
+WIDE = 500  # multipliers; a dense Newton step of more takes minutes with tens of groups
+# Three digits of a gap are all that a page shows.
+WIDE_SOLVER = {"solver": "lbfgs", "tol": 1e-3, "max_iter": 200}
+N_TOLERANCES = 13  # beside the model's own
+N_WIDE = 7
 FEWEST_ROWS = 40  # a half of fewer says nothing
 SEED = 0
 
@@ -36,7 +43,7 @@ def own_epsilon(postprocessor: ParityPostprocessor) -> float:
 
 
 def solve_again(
-    postprocessor: ParityPostprocessor, rows: ReportRows, metric: str, n_tolerances: int
+    postprocessor: ParityPostprocessor, rows: ReportRows, metric: str, n_tolerances: int | None
 ) -> list[Tolerance]:
     """The parity step at other tolerances, each half of the rows judging what the other half gave.
 
@@ -50,14 +57,17 @@ def solve_again(
     rows : ReportRows
     metric : str
         The distance to report as `gap`.
-    n_tolerances : int
-        How many, beside the model's own.
+    n_tolerances : int or None
+        How many, beside the model's own; None: 13, or 7 where groups and atoms are many.
     """
     if len(rows.scores) < FEWEST_ROWS:
         raise ValueError(f"there are {len(rows.scores)} rows, and other tolerances take {FEWEST_ROWS}.")
     template = _template(postprocessor)
     halves = _halves(rows.codes)
-    solved_on = [_fit_arguments(rows, half) for half in halves]
+    size = rows_to_solve(postprocessor, len(rows.scores))
+    solved_on = [_fit_arguments(rows, half, size) for half in halves]
+    if n_tolerances is None:
+        n_tolerances = N_WIDE if _is_wide(postprocessor) else N_TOLERANCES
     epsilons = _epsilons(template, solved_on[0], n_tolerances, own_epsilon(postprocessor))
     points: list[list[FrontierPoint]] = []
     sums: list[list[Sums]] = []
@@ -85,7 +95,19 @@ def _template(fitted: ParityPostprocessor) -> ParityPostprocessor:
         "beta": fitted.beta_,
         "warm_start": False,
     }
+    if _is_wide(fitted):
+        settings |= WIDE_SOLVER
     return ParityPostprocessor(**settings)
+
+
+def _is_wide(fitted: ParityPostprocessor) -> bool:
+    return fitted.multipliers_.size > WIDE
+
+
+def rows_to_solve(fitted: ParityPostprocessor, n_rows: int) -> int:
+    """Rows of a half that its parity step is solved on."""
+    affordable = max(FEWEST_SOLVED, MOST_ENTRIES // fitted.tilt_.size)
+    return min(n_rows // 2, MOST_SOLVED, affordable)
 
 
 def _halves(codes: IntArray) -> list[IntArray]:
@@ -95,10 +117,10 @@ def _halves(codes: IntArray) -> list[IntArray]:
     return [np.sort(by_group[0::2]), np.sort(by_group[1::2])]
 
 
-def _fit_arguments(rows: ReportRows, half: IntArray) -> dict[str, Any]:
+def _fit_arguments(rows: ReportRows, half: IntArray, size: int) -> dict[str, Any]:
     """What `ParityPostprocessor.fit` takes, of no more rows than it needs."""
-    if len(half) > MOST_SOLVED:
-        half = np.random.default_rng(SEED).choice(half, MOST_SOLVED, replace=False)
+    if len(half) > size:
+        half = np.random.default_rng(SEED).choice(half, size, replace=False)
     weights = rows.weights[half] if rows.has_weights else None
     return {
         "scores": rows.scores[half],

@@ -166,7 +166,8 @@ def verdict(facts: Facts) -> dict[str, str]:
         }
     if beyond:
         return {"title": title, "word": "refuted", "note": f"for {beyond} of {n_groups} groups"}
-    return {"title": title, "word": "not decided", "note": f"proved for {within} of {n_groups} groups"}
+    left = f"for {n_groups - within} of {n_groups} groups"
+    return {"title": title, "word": "not decided", "note": f"too few rows to tell, {left}"}
 
 
 def unjudged_sentence(facts: Facts) -> str:

@@ -1,6 +1,4 @@
 // What is drawn: each function takes the box to draw into and the state of the page.
-const MILLION = 1e6;
-
 function drawFrontier(box, state, choose) {
   const { facts, place } = state;
   const stages = facts.tolerances;
@@ -10,18 +8,19 @@ function drawFrontier(box, state, choose) {
   const now = stages[place];
   const { root, toX, toY, frame } = panel(box, {
     x: widen([Math.min(0, ...gaps), Math.max(...gaps)]),
-    y: widen([Math.min(...risks), Math.max(...risks)], 0.1),
+    y: widen([Math.min(...risks), Math.max(...risks)], 0.14),
     xName: `Largest ${state.gapName} to everybody \u2192`,
     yName: `\u2191 ${state.errorName}`,
     height: 300,
     label: `${state.errorName} against the largest gap, for ${stages.length} tolerances. At tolerance `
       + `${number(now.epsilon)} the gap is ${number(now.largest_gap)} and the error ${number(now.risk)}.`,
   });
-  const path = stages.map((stage) => `${toX(stage.largest_gap)},${toY(stage.risk)}`).join(" ");
+  // The model itself was fitted on other rows than the rest: a point beside the line.
+  const path = stages.filter((stage) => !stage.fitted).map((stage) => `${toX(stage.largest_gap)},${toY(stage.risk)}`).join(" ");
   root.append(svg("polyline", { class: "line", points: path }));
   const [bx, by] = [toX(facts.before.largest_gap), toY(facts.before.risk)];
   root.append(svg("path", { class: "base", d: `M${bx} ${by - 7}l7 7l-7 7l-7-7z` }));
-  note(root, frame, bx, by - 12, "before", "");
+  note(root, frame, bx, by + 21, "before", "");
   stages.forEach((stage, at) => {
     const kind = at === place ? " here" : stage.fitted ? " ours" : "";
     const mark = svg("circle", {

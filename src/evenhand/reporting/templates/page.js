@@ -69,7 +69,7 @@ function showDistributions() {
 function showShares([before, after]) {
   const names = [...state.chosen.map((slot) => facts.groups[slot.group].name), "everybody"];
   const curves = [...state.chosen.map((slot) => slot.curve), facts.charted.length];
-  const head = html("tr", {}, html("th", { scope: "col" }, "Prediction"));
+  const head = html("tr", {}, html("th", { scope: "col" }, "Prediction (shares in %)"));
   for (const stage of ["before", "after"]) {
     for (const name of names) head.append(html("th", { scope: "col" }, html("bdi", {}, name), `, ${stage}`));
   }
@@ -78,7 +78,7 @@ function showShares([before, after]) {
     const text = facts.scale.bars ? facts.scale.names[bin] : `${number(facts.scale.edges[bin], 4)} to ${number(facts.scale.edges[bin + 1], 4)}`;
     const row = html("tr", {}, html("th", { scope: "row" }, text));
     for (const stage of [before, after]) {
-      for (const curve of curves) row.append(html("td", {}, percent(stage.shares[curve][bin] / MILLION)));
+      for (const curve of curves) row.append(html("td", {}, (stage.shares[curve][bin] / 1e4).toFixed(2)));
     }
     body.append(row);
   });

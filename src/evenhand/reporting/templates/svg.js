@@ -19,7 +19,7 @@ function linear([low, high], [start, stop]) {
 function ticks(low, high, count) {
   const rough = (high - low) / count || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough * 0.999);
+  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough * 0.7);
   const first = Math.ceil(low / step - 1e-9);
   const last = Math.floor(high / step + 1e-9);
   return Array.from({ length: last - first + 1 }, (_, place) => Number(((first + place) * step).toPrecision(12)));
@@ -37,12 +37,12 @@ function panel(box, { x, y, xName = "", yName = "", height = 260, label, xTicks 
   const toX = linear(x, [frame.left, frame.right]);
   const toY = linear(y, [frame.bottom, frame.top]);
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
-  for (const value of ticks(...y, height / 60)) {
+  for (const value of ticks(...y, height / 55)) {
     root.append(svg("line", { class: "grid", x1: frame.left, x2: frame.right, y1: toY(value), y2: toY(value) }));
     root.append(svg("text", { x: frame.left - 8, y: toY(value) + 4, "text-anchor": "end" }, number(value)));
   }
   root.append(svg("line", { class: "axis", x1: frame.left, x2: frame.right, y1: frame.bottom, y2: frame.bottom }));
-  for (const [value, text] of xTicks ?? ticks(...x, width / 90).map((value) => [value, number(value)])) {
+  for (const [value, text] of xTicks ?? ticks(...x, width / 80).map((value) => [value, number(value)])) {
     root.append(svg("text", { x: toX(value), y: frame.bottom + 17, "text-anchor": "middle" }, text));
   }
   if (xName) root.append(svg("text", { x: frame.right, y: height - 6, "text-anchor": "end" }, xName));
