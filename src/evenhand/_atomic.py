@@ -1,12 +1,15 @@
 """Files that appear whole or not at all."""
 
 import contextlib
+import errno
 import os
 import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+_NO_ROOM = (errno.ENOSPC, errno.EFBIG)
 
 
 @contextlib.contextmanager
@@ -37,9 +40,11 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         if target.exists():
             shutil.copymode(target, beside)
         os.replace(beside, target)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             os.unlink(beside)
+        if isinstance(error, OSError) and (error.filename == os.fspath(beside) or error.errno in _NO_ROOM):
+            error.filename, error.filename2 = os.fspath(target), None  # the name that the user gave
         raise
     _sync_folder(target.parent)
 

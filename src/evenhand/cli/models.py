@@ -14,6 +14,7 @@ from evenhand.cli.rows import LabelledRows, Parts, feature_kinds, read_rows
 from evenhand.cli.terminal import Terminal
 from evenhand.estimators.nuisances import default_classifier, default_regressor
 from evenhand.estimators.tabular import pipeline_kinds, table_pipeline
+from evenhand.io import ModelFileError, UntrustedTypesError
 
 MOST_ENTRIES = 2 * 10**7  # of a pmf that is held in memory to be measured; beyond, draws are
 _PER_GROUP = re.compile(r"(?P<label>.+?)=(?P<value>[^,=]+)(?:,|$)")
@@ -85,11 +86,20 @@ def read_share(text: str, option: str, most: float = np.inf) -> float:
     return value
 
 
-def require_model(model: Any) -> Any:
-    """A model that takes rows of features, and is fitted."""
+def load_model(path: str, trusted: Sequence[str] | None = None) -> Any:
+    """A fitted model that takes rows of features, from its file."""
+    try:
+        model = evenhand.load(path, trusted=trusted or ())
+    except UntrustedTypesError as error:
+        names = " ".join(f"--trust {name}" for name in error.types)
+        raise DataError(
+            f"{plain(path)} holds types that are not trusted. If you know where the file comes from: {names}"
+        ) from error
+    except ModelFileError as error:
+        raise DataError(f"{plain(path)}: {error}") from error
     if not hasattr(model, "estimator_"):
         raise DataError(
-            f"The file holds a {type(model).__name__}, which the command line cannot feed: it needs a fitted "
+            f"{plain(path)} holds a {type(model).__name__}, which the command line cannot feed: it needs a fitted "
             f"{' or '.join(task.estimator for task in TASKS.values())}."
         )
     return model

@@ -9,22 +9,31 @@ Data = Annotated[
 ]
 ModelFile = Annotated[str, typer.Argument(help="A model file that `evenhand fit` wrote.", metavar="MODEL")]
 
-Target = Annotated[str, typer.Option("--target", "-y", help="Column to predict.")]
+Target = Annotated[str, typer.Option("--target", "-y", metavar="COLUMN", help="Column to predict.")]
 KnownTarget = Annotated[
-    str | None, typer.Option("--target", "-y", help="Column of the outcome, where known.")
+    str | None, typer.Option("--target", "-y", metavar="COLUMN", help="Column of the outcome, where known.")
 ]
 Sensitive = Annotated[
     list[str],
-    typer.Option("--sensitive", "-s", help="Column of the group; give several to use their combinations."),
+    typer.Option(
+        "--sensitive",
+        "-s",
+        metavar="COLUMN",
+        help="Column of the group; give several to use their combinations.",
+    ),
 ]
 Features = Annotated[
-    list[str] | None, typer.Option("--features", help="Column to learn from; all others by default.")
+    list[str] | None,
+    typer.Option("--features", metavar="COLUMN", help="Column to learn from; all others by default."),
 ]
-Drop = Annotated[list[str] | None, typer.Option("--drop", help="Column not to learn from.")]
+Drop = Annotated[list[str] | None, typer.Option("--drop", metavar="COLUMN", help="Column not to learn from.")]
 Categorical = Annotated[
-    list[str] | None, typer.Option("--categorical", help="Column whose numbers are codes of categories.")
+    list[str] | None,
+    typer.Option("--categorical", metavar="COLUMN", help="Column whose numbers are codes of categories."),
 ]
-Weight = Annotated[str | None, typer.Option("--weight", help="Column with the weight of each row.")]
+Weight = Annotated[
+    str | None, typer.Option("--weight", metavar="COLUMN", help="Column with the weight of each row.")
+]
 
 Parity = Annotated[str, typer.Option(help="What has to agree: cdf, pmf or mean.")]
 Epsilon = Annotated[
@@ -55,7 +64,9 @@ Trust = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for machines.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No tables, notes or bars.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-Id = Annotated[str | None, typer.Option(help="Column that says who a row is; it is not learned from.")]
+Id = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Column that says who a row is; it is not learned from.")
+]
 Beta = Annotated[
     str, typer.Option(help="Inverse temperature: auto, cv (chosen on held-out rows) or a number.")
 ]

@@ -13,6 +13,7 @@ import typer
 from evenhand.cli.app import app
 from evenhand.cli.errors import CommandError, ExitCode, plain
 from evenhand.cli.terminal import write_line
+from evenhand.exceptions import InterruptWarning
 from evenhand.io import ModelFileError
 
 _ParseError: type[Any] = typer.BadParameter.__mro__[
@@ -23,10 +24,11 @@ _ParseError: type[Any] = typer.BadParameter.__mro__[
 def run(arguments: list[str]) -> int:
     """The exit code of the command; its error is a line on standard error."""
     debug = "--debug" in arguments
-    signal.signal(signal.SIGTERM, _stop)
+    before = signal.signal(signal.SIGTERM, _stop)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", FutureWarning)
+        warnings.simplefilter("error", InterruptWarning)  # half a frontier is not what was asked for
         warnings.showwarning = _tell_warning(set())
         try:
             outcome = typer.main.get_command(app).main(arguments, "evenhand", standalone_mode=False)
@@ -44,20 +46,23 @@ def run(arguments: list[str]) -> int:
             if line:
                 write_line(line)
             return code
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
 
 def explain(error: BaseException) -> tuple[int, str]:
     """Exit code and line of an error."""
     if isinstance(error, typer.Exit):
         return error.exit_code, ""
-    if isinstance(error, KeyboardInterrupt | typer.Abort):
+    if isinstance(error, KeyboardInterrupt | InterruptWarning | typer.Abort):
         return ExitCode.INTERRUPTED, "interrupted; nothing was written."
     if isinstance(error, CommandError):
         return error.code, plain(error)
     if isinstance(error, _ParseError):
         context = getattr(error, "ctx", None)
         where = getattr(context, "command_path", "evenhand")
-        return ExitCode.USAGE, f"{plain(error.format_message())} See: {where} --help"
+        words = plain(error.format_message())
+        return ExitCode.USAGE, f"{words} See: {where} --help" if words else ""
     if isinstance(error, OSError):
         named = f"{plain(error.filename)}: " if error.filename is not None else ""
         return ExitCode.SYSTEM, f"{named}{plain(error.strerror or error)}."

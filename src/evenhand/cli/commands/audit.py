@@ -5,17 +5,16 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-import evenhand
 from evenhand.audit import Audit
 from evenhand.audit import audit as measure
 from evenhand.cli import options as opt
 from evenhand.cli.errors import DataError, ExitCode, NotReachedError, UsageError, plain
 from evenhand.cli.measure import compare
-from evenhand.cli.models import read_share, require_model, rows_for
+from evenhand.cli.models import load_model, read_share, rows_for
 from evenhand.cli.rows import LabelledRows, Parts, read_rows
 from evenhand.cli.tables import Source, read_table
 from evenhand.cli.terminal import Terminal
-from evenhand.cli.writing import write_frame
+from evenhand.cli.writing import require_writable, write_frame
 
 EXAMPLE = (
     "Examples: `evenhand audit scored.csv --prediction prediction --sensitive sex --target amount`, or "
@@ -27,13 +26,15 @@ def audit(
     data: opt.Data,
     sensitive: opt.Sensitive,
     prediction: Annotated[
-        str | None, typer.Option("--prediction", "-p", help="Column of predictions, of any system.")
+        str | None,
+        typer.Option("--prediction", "-p", metavar="COLUMN", help="Column of predictions, of any system."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Or the model file whose predictions to measure.")
+        str | None,
+        typer.Option("--model", "-m", metavar="FILE", help="Or the model file whose predictions to measure."),
     ] = None,
     baseline: Annotated[
-        str | None, typer.Option(help="Column of other predictions, to compare with.")
+        str | None, typer.Option(metavar="COLUMN", help="Column of other predictions, to compare with.")
     ] = None,
     target: opt.KnownTarget = None,
     weight: opt.Weight = None,
@@ -42,7 +43,7 @@ def audit(
     ] = None,
     trust: opt.Trust = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", help="Write all measures to this table.")
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write all measures to this table.")
     ] = None,
     input_format: opt.InputFormat = None,
     delimiter: opt.Delimiter = None,
@@ -57,13 +58,14 @@ def audit(
     if (prediction is None) == (model is None):
         raise UsageError("audit needs either --prediction COLUMN or --model FILE.")
     terminal = Terminal(quiet, as_json)
+    require_writable(output)
     limit = None if fail_above is None else read_share(fail_above, "--fail-above")
     parts = Parts(target, tuple(sensitive), weight)
     source = Source.of(data, input_format, delimiter)
     if model is None:
         found = audit_columns(source, parts, str(prediction), baseline, terminal)
     else:
-        loaded = require_model(evenhand.load(model, trusted=trust or ()))
+        loaded = load_model(model, trust)
         rows = rows_for(loaded, read_table(source), parts, terminal)
         with terminal.working("Measuring"):
             found = compare(loaded, rows).audit

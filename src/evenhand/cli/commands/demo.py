@@ -24,7 +24,9 @@ GROUPS = np.array(["A", "B", "C"])
 
 
 def demo(
-    out: Annotated[str, typer.Option("--out", "-o", help="Folder for the files.")] = "evenhand-demo",
+    out: Annotated[
+        str, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the files.")
+    ] = "evenhand-demo",
     epsilon: Annotated[float, typer.Option(min=0.0, help="Tolerance.")] = 0.05,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,

@@ -16,6 +16,7 @@ from evenhand.cli.prepare import Learning, Prepared, model_settings, prepare
 from evenhand.cli.rows import LabelledRows, Parts, split
 from evenhand.cli.tables import Source, read_table
 from evenhand.cli.terminal import Terminal
+from evenhand.cli.writing import require_writable
 from evenhand.solvers import Status
 
 EXAMPLE = "Example: `evenhand fit loans.csv --target amount --sensitive sex --epsilon 0.05 -o model.evenhand`"
@@ -25,7 +26,9 @@ def fit(
     data: opt.Data,
     target: opt.Target,
     sensitive: opt.Sensitive,
-    output: Annotated[str, typer.Option("--output", "-o", help="Where the model goes.")] = "model.evenhand",
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where the model goes.")
+    ] = "model.evenhand",
     epsilon: opt.Epsilon = None,
     max_risk_increase: Annotated[
         str | None,
@@ -36,7 +39,9 @@ def fit(
         str | None,
         typer.Option(help="More rows, without target and group, for the parity step.", metavar="DATA"),
     ] = None,
-    report: Annotated[str | None, typer.Option(help="Write a report too, to this HTML file.")] = None,
+    report: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write a report too, to this HTML file.")
+    ] = None,
     features: opt.Features = None,
     drop: opt.Drop = None,
     categorical: opt.Categorical = None,
@@ -62,6 +67,7 @@ def fit(
     zeros and ones. One row in five is held out, and the table of results is of these rows.
     """
     terminal = Terminal(quiet, as_json)
+    require_writable(output, report)
     if epsilon and max_risk_increase is not None:
         raise UsageError("--epsilon and --max-risk-increase exclude each other: the latter chooses epsilon.")
     asked = Learning(

@@ -14,7 +14,7 @@ from evenhand.cli.prepare import Learning, Prepared, model_settings, prepare
 from evenhand.cli.rows import Parts
 from evenhand.cli.tables import Source
 from evenhand.cli.terminal import Terminal, share
-from evenhand.cli.writing import write_frame
+from evenhand.cli.writing import require_writable, write_frame
 from evenhand.frontier import Frontier
 from evenhand.paths import N_POINTS, FrontierPoint
 
@@ -29,8 +29,12 @@ def frontier(
         list[str] | None, typer.Option(help="Tolerance to try; 20 of them by default.", metavar="NUMBER")
     ] = None,
     parity: opt.Parity = "cdf",
-    output: Annotated[str | None, typer.Option("--output", "-o", help="Write the whole table there.")] = None,
-    plot: Annotated[str | None, typer.Option(help="Draw risk against KS: a .png, .svg or .pdf file.")] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the whole table there.")
+    ] = None,
+    plot: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Draw risk against KS: a .png, .svg or .pdf file.")
+    ] = None,
     features: opt.Features = None,
     drop: opt.Drop = None,
     categorical: opt.Categorical = None,
@@ -55,6 +59,7 @@ def frontier(
     Both are measured on held-out rows. `evenhand fit --epsilon` makes the model of your choice.
     """
     terminal = Terminal(quiet, as_json)
+    require_writable(output, plot)
     asked = Learning(
         Source.of(data, input_format, delimiter),
         Parts(

@@ -4,10 +4,9 @@ from typing import Any
 
 import numpy as np
 
-import evenhand
 from evenhand.cli import options as opt
 from evenhand.cli.errors import ExitCode
-from evenhand.cli.models import model_kinds, require_model
+from evenhand.cli.models import load_model, model_kinds
 from evenhand.cli.terminal import Terminal
 
 EXAMPLE = "Example: `evenhand info model.evenhand`"
@@ -22,7 +21,7 @@ def info(
 ) -> int:
     """Say what a model was asked for, what it reached, and which columns it needs."""
     terminal = Terminal(quiet, as_json)
-    loaded = require_model(evenhand.load(model, trusted=trust or ()))
+    loaded = load_model(model, trust)
     found = describe(loaded)
     certificate = loaded.certificate_
     terminal.say(

@@ -8,11 +8,10 @@ import numpy as np
 import pyarrow as pa
 import typer
 
-import evenhand
 from evenhand.cli import options as opt
 from evenhand.cli.columns import as_ids, make_features, require_columns
 from evenhand.cli.errors import DataError, ExitCode, UsageError, plain
-from evenhand.cli.models import feature_names, model_kinds, require_model
+from evenhand.cli.models import feature_names, load_model, model_kinds
 from evenhand.cli.rows import feature_kinds
 from evenhand.cli.tables import STANDARD, Advance, Source, read_batches, read_table
 from evenhand.cli.terminal import Terminal
@@ -32,16 +31,21 @@ def predict(
     model: opt.ModelFile,
     data: opt.Data,
     output: Annotated[
-        str, typer.Option("--output", "-o", help="Where the rows go; - is standard output.")
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where the rows go; - is standard output.")
     ] = "-",
     id: Annotated[
-        str | None, typer.Option(help="Column that says who a row is: the draw then depends on it alone.")
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Column that says who a row is: the draw then depends on it alone."
+        ),
     ] = None,
     kind: Annotated[
         list[str] | None,
         typer.Option(help="What to add: draw (the default), mean, median, score; several will do."),
     ] = None,
-    keep: Annotated[str, typer.Option(help="Columns of the input to keep: all, id or none.")] = "all",
+    keep: Annotated[
+        str, typer.Option(metavar="COLUMN", help="Columns of the input to keep: all, id or none.")
+    ] = "all",
     name: Annotated[str, typer.Option(help="Name of the column of draws.")] = "prediction",
     trust: opt.Trust = None,
     input_format: opt.InputFormat = None,
@@ -65,7 +69,7 @@ def predict(
         raise UsageError(f"--kind is one of {', '.join(KINDS)}: got {unknown[0]!r}.")
     terminal = Terminal(quiet, as_json, data_on_stdout=output == STANDARD)
     source = Source.of(data, input_format, delimiter)
-    scoring = Scoring(require_model(evenhand.load(model, trusted=trust or ())), wanted, id, keep)
+    scoring = Scoring(load_model(model, trust), wanted, id, keep)
     n_rows = 0
     with (
         terminal.working("Predicting") as advance,

@@ -7,10 +7,11 @@ import typer
 import evenhand
 from evenhand.cli import options as opt
 from evenhand.cli.errors import ExitCode
-from evenhand.cli.models import require_model, rows_for
+from evenhand.cli.models import load_model, rows_for
 from evenhand.cli.rows import Parts
 from evenhand.cli.tables import Source, read_table
 from evenhand.cli.terminal import Terminal
+from evenhand.cli.writing import require_writable
 
 EXAMPLE = "Example: `evenhand report model.evenhand new.csv --target amount --sensitive sex -o report.html`"
 
@@ -20,10 +21,13 @@ def report(
     data: opt.Data,
     sensitive: opt.Sensitive,
     target: opt.KnownTarget = None,
-    output: Annotated[str, typer.Option("--output", "-o", help="Where the page goes.")] = "report.html",
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where the page goes.")
+    ] = "report.html",
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     card: Annotated[
-        list[str] | None, typer.Option(help="Write a model card too: a file that ends in .md or .json.")
+        list[str] | None,
+        typer.Option(metavar="FILE", help="Write a model card too: a file that ends in .md or .json."),
     ] = None,
     weight: opt.Weight = None,
     trust: opt.Trust = None,
@@ -38,8 +42,9 @@ def report(
     Give it rows that the model was not fitted on.
     """
     terminal = Terminal(quiet, as_json)
+    require_writable(output, *(card or ()))
     source = Source.of(data, input_format, delimiter)
-    loaded = require_model(evenhand.load(model, trusted=trust or ()))
+    loaded = load_model(model, trust)
     rows = rows_for(loaded, read_table(source), Parts(target, tuple(sensitive), weight), terminal)
     known: dict[str, Any] = {"sensitive_features": rows.groups, "sample_weight": rows.weights, "title": title}
     with terminal.working("Writing the report"):

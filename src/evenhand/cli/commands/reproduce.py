@@ -14,7 +14,7 @@ EXAMPLE = "Example: `evenhand reproduce --out paper --quick`"
 
 def reproduce(
     out: Annotated[
-        str, typer.Option("--out", "-o", help="Folder for figures and tables.")
+        str, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for figures and tables.")
     ] = "evenhand-paper",
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer repetitions: minutes instead of hours.")
