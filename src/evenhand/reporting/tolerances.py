@@ -107,7 +107,7 @@ def _is_wide(fitted: ParityPostprocessor) -> bool:
 def rows_to_solve(fitted: ParityPostprocessor, n_rows: int) -> int:
     """Rows of a half that its parity step is solved on."""
     affordable = max(FEWEST_SOLVED, MOST_ENTRIES // fitted.tilt_.size)
-    return min(n_rows // 2, MOST_SOLVED, affordable)
+    return min((n_rows + 1) // 2, MOST_SOLVED, affordable)
 
 
 def _halves(codes: IntArray) -> list[IntArray]:
