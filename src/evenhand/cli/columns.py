@@ -131,7 +131,7 @@ def require_columns(present: Sequence[str], wanted: Iterable[str]) -> None:
         return
     shown = ", ".join(map(plain, present[:12])) + (", ..." if len(present) > 12 else "")
     hint = ""
-    if len(present) == 1 and any(sign in present[0] for sign in ";\t|"):
+    if len(present) == 1 and any(sign in present[0] for sign in ",;\t|"):
         hint = " Another sign seems to part its columns: see --delimiter."
     raise DataError(f"There is no column {', '.join(map(plain, missing))}. The columns are: {shown}.{hint}")
 

@@ -99,7 +99,8 @@ def load_model(path: str, trusted: Sequence[str] | None = None) -> Any:
         raise DataError(f"{plain(path)}: {error}") from error
     if not hasattr(model, "estimator_"):
         raise DataError(
-            f"{plain(path)} holds a {type(model).__name__}, which the command line cannot feed: it needs a fitted "
+            f"{plain(path)} holds a {type(model).__name__}, which the command line cannot feed: it needs a "
+            "fitted "
             f"{' or '.join(task.estimator for task in TASKS.values())}."
         )
     return model

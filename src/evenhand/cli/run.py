@@ -16,9 +16,8 @@ from evenhand.cli.terminal import write_line
 from evenhand.exceptions import InterruptWarning
 from evenhand.io import ModelFileError
 
-_ParseError: type[Any] = typer.BadParameter.__mro__[
-    1
-]  # click's own, which newer versions of typer carry along
+# click's own, which newer versions of typer carry along under another name
+_ParseError: type[Any] = typer.BadParameter.__mro__[1]
 
 
 def run(arguments: list[str]) -> int:
@@ -26,14 +25,14 @@ def run(arguments: list[str]) -> int:
     debug = "--debug" in arguments
     before = signal.signal(signal.SIGTERM, _stop)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        warnings.simplefilter("ignore", FutureWarning)
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("default", UserWarning)  # those of evenhand and of scikit-learn are
         warnings.simplefilter("error", InterruptWarning)  # half a frontier is not what was asked for
         warnings.showwarning = _tell_warning(set())
         try:
-            outcome = typer.main.get_command(app).main(arguments, "evenhand", standalone_mode=False)
+            outcome = _invoke(arguments)
             sys.stdout.flush()
-            return int(outcome or ExitCode.OK)
+            return outcome
         except BrokenPipeError:
             _forget_stdout()
             return ExitCode.PIPE_CLOSED
@@ -50,12 +49,21 @@ def run(arguments: list[str]) -> int:
             signal.signal(signal.SIGTERM, before)
 
 
+def _invoke(arguments: list[str]) -> int:
+    """What a command returns, without typer's own ways to end a process."""
+    command = typer.main.get_command(app)
+    if "_EVENHAND_COMPLETE" in os.environ:  # the shell asks for completions
+        command.main(arguments, "evenhand")
+    with command.make_context("evenhand", arguments) as context:
+        return int(command.invoke(context) or ExitCode.OK)
+
+
 def explain(error: BaseException) -> tuple[int, str]:
     """Exit code and line of an error."""
     if isinstance(error, typer.Exit):
         return error.exit_code, ""
     if isinstance(error, KeyboardInterrupt | InterruptWarning | typer.Abort):
-        return ExitCode.INTERRUPTED, "interrupted; nothing was written."
+        return ExitCode.INTERRUPTED, "interrupted; what was not finished was not written."
     if isinstance(error, CommandError):
         return error.code, plain(error)
     if isinstance(error, _ParseError):
