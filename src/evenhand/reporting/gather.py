@@ -69,7 +69,8 @@ def gather(
         others, note = _other_tolerances(postprocessor, rows, metric, n_tolerances)
     path = sorted([*others, own], key=lambda each: each.epsilon)
     groups = _groups(rows, postprocessor)
-    charted = np.argsort(-before.gap, kind="stable")[:MOST_CHARTED]
+    unjudged = np.array([not group.judged for group in groups])
+    charted = np.lexsort((-before.gap, unjudged))[:MOST_CHARTED]
     scale = make_scale(
         atoms, [each.measured.masses.sum(axis=0) for each in path] + [before.masses.sum(axis=0)]
     )

@@ -11,6 +11,7 @@ from evenhand.reporting import words
 from evenhand.reporting.facts import FEWEST_JUDGED, Facts, to_plain
 
 SCRIPTS = ("format.js", "svg.js", "charts.js", "groups.js", "page.js")  # in the order in which they run
+MOST_PANELS = 24  # groups in the chart of bounds, and panels of calibration; the tables have them all
 # What would end a script element, open a comment in it, or break a line in old engines.
 UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
@@ -32,6 +33,7 @@ def render_page(facts: Facts) -> str:
         words=words,
         verdict=words.verdict(facts),
         fewest=FEWEST_JUDGED,
+        panels=MOST_PANELS,
         notion=words.NOTIONS[facts.asked.parity],
         data=jinja2.utils.markupsafe.Markup(to_script(plain)),
         style=jinja2.utils.markupsafe.Markup(style),

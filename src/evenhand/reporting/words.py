@@ -1,5 +1,6 @@
 """Numbers and sentences for people who do not read formulas."""
 
+import unicodedata
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
@@ -111,6 +112,18 @@ def label_text(label: Hashable) -> str:
     return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
+def named(name: str, most: int = 40) -> str:
+    """A name inside a sentence: cut where it is long, and kept from turning the sentence around it.
+
+    >>> named("x" * 50, most=5)
+    'xxxx\N{HORIZONTAL ELLIPSIS}'
+    """
+    cut = name if len(name) <= most else name[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    if not any(unicodedata.bidirectional(mark) in ("R", "AL", "RLE", "RLO", "RLI") for mark in cut):
+        return cut
+    return f"\N{FIRST STRONG ISOLATE}{cut}\N{POP DIRECTIONAL ISOLATE}"
+
+
 def span(values: tuple[float, ...]) -> str:
     """One number, or the range of several."""
     low, high = min(values), max(values)
@@ -128,9 +141,9 @@ def reached_sentence(facts: Facts) -> str:
     far, was = facts.groups[after.farthest], facts.groups[before.farthest]
     text = (
         f"On {facts.data.n_rows:,} rows that the model was not fitted on, the group farthest from everybody "
-        f"is {far.name}, with a gap of {number(after.largest_gap)}. "
+        f"is {named(far.name)}, with a gap of {number(after.largest_gap)}. "
     )
-    return text + f"Before the parity step it was {was.name}, with {number(before.largest_gap)}."
+    return text + f"Before the parity step it was {named(was.name)}, with {number(before.largest_gap)}."
 
 
 def cost_sentence(facts: Facts) -> str:
@@ -175,9 +188,9 @@ def unjudged_sentence(facts: Facts) -> str:
     small = facts.unjudged
     if not small:
         return ""
-    named = ", ".join(f"{group.name} ({group.rows:,})" for group in small[:5])
+    listed = ", ".join(f"{named(group.name)} ({group.rows:,})" for group in small[:5])
     more = f" and {len(small) - 5:,} more" if len(small) > 5 else ""
-    return f"Too few rows to judge, and left out of the sentences above: {named}{more}."
+    return f"Too few rows to judge, and left out of the sentences above: {listed}{more}."
 
 
 def held_out_sentences(certificate: HeldOutCertificate, names: list[str]) -> tuple[str, ...]:
@@ -206,16 +219,14 @@ def _refuted(names: list[str]) -> str:
 def _open(count: int, n_groups: int) -> str:
     if not count:
         return ""
-    whom = "any group" if count == n_groups else f"{count} of {n_groups} groups"
-    return (
-        f"These rows are too few to tell whether {whom} is within the tolerance: more rows would narrow it."
-    )
+    whom = "any group is" if count == n_groups else f"{count} of {n_groups} groups are"
+    return f"These rows are too few to tell whether {whom} within the tolerance: more rows would narrow it."
 
 
 def some_of(names: list[str], most: int = 8) -> str:
     """Names, and how many more there are."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    return ", ".join(map(named, names[:most])) + more
 
 
 def optimisation_sentences(certificate: Certificate) -> tuple[str, ...]:

@@ -9,10 +9,10 @@ const state = {
   gapName: facts.asked.metric === "mean" ? "gap in means" : "gap",
   errorName: facts.asked.has_target ? "Mean squared error" : "Distance to the scores",
 };
-const most = 40; // groups in the chart of bounds, and panels of calibration
+const most = Number(document.body.dataset.panels); // groups in the chart of bounds, and panels of calibration
 
 function sentence(stage) {
-  const name = facts.groups[stage.farthest].name;
+  const name = shorten(facts.groups[stage.farthest].name, 40);
   const cost = facts.asked.has_target && change(facts.before.risk, stage.risk);
   const early = stage.converged ? "" : " The solver stopped early here: read it with care.";
   return `Farthest group: \u2068${name}\u2069, ${state.gapName} ${number(stage.largest_gap)} (before ${number(facts.before.largest_gap)}). `
@@ -59,8 +59,8 @@ function scaled(epsilon, group) {
 function showDistributions() {
   const stages = [facts.before, facts.tolerances[state.place]];
   const shown = [...state.chosen.map((slot) => slot.curve), facts.charted.length];
-  // The tallest of all tolerances: the axis stays where it is while the slider moves.
-  const tall = Math.max(...[facts.before, ...facts.tolerances].flatMap((stage) => shown.flatMap((curve) => stage.shares[curve]))) / 1e4;
+  // One height for both, so that they can be compared.
+  const tall = Math.max(...stages.flatMap((stage) => shown.flatMap((curve) => stage.shares[curve]))) / 1e4;
   drawDistribution($("before"), state, stages[0], "Before", tall);
   drawDistribution($("after"), state, stages[1], "After", tall);
   showShares(stages);
@@ -104,7 +104,7 @@ function drawRest() {
   const numbers = facts.calibration.numbers;
   const order = numbers.groups.map((_, group) => group)
     .sort((a, b) => numbers.parity_cost[b] - numbers.parity_cost[a]).slice(0, most).sort((a, b) => a - b);
-  box.replaceChildren(...order.map((group) => html("div", {}, html("h4", {}, html("bdi", {}, numbers.groups[group])), html("div"))));
+  box.replaceChildren(...order.map((group) => html("div", {}, html("p", { class: "name" }, html("bdi", {}, numbers.groups[group])), html("div"))));
   order.forEach((group, at) => drawCalibration(box.children[at].lastChild, numbers, group));
 }
 
