@@ -113,15 +113,15 @@ def label_text(label: Hashable) -> str:
 
 
 def named(name: str, most: int = 40) -> str:
-    """A name inside a sentence: cut where it is long, and kept from turning the sentence around it.
+    """A name inside a sentence: quoted, cut where it is long, and kept from turning the words around it.
 
     >>> named("x" * 50, most=5)
-    'xxxx\N{HORIZONTAL ELLIPSIS}'
+    '\N{LEFT DOUBLE QUOTATION MARK}xxxx\N{HORIZONTAL ELLIPSIS}\N{RIGHT DOUBLE QUOTATION MARK}'
     """
     cut = name if len(name) <= most else name[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
-    if not any(unicodedata.bidirectional(mark) in ("R", "AL", "RLE", "RLO", "RLI") for mark in cut):
-        return cut
-    return f"\N{FIRST STRONG ISOLATE}{cut}\N{POP DIRECTIONAL ISOLATE}"
+    if any(unicodedata.bidirectional(mark) in ("R", "AL", "RLE", "RLO", "RLI") for mark in cut):
+        cut = f"\N{FIRST STRONG ISOLATE}{cut}\N{POP DIRECTIONAL ISOLATE}"
+    return f"\N{LEFT DOUBLE QUOTATION MARK}{cut}\N{RIGHT DOUBLE QUOTATION MARK}"
 
 
 def span(values: tuple[float, ...]) -> str:

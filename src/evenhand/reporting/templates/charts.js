@@ -52,7 +52,7 @@ function drawDistribution(box, state, stage, name, top) {
   else drawDensities(box, facts.scale, everybody, curves, said, top);
 }
 
-const height = 250;
+const height = 262;
 
 function drawDensities(box, scale, everybody, curves, label, top) {
   const { root, toX, toY, frame } = panel(box, {

@@ -15,7 +15,7 @@ function sentence(stage) {
   const name = shorten(facts.groups[stage.farthest].name, 40);
   const cost = facts.asked.has_target && change(facts.before.risk, stage.risk);
   const early = stage.converged ? "" : " The solver stopped early here: read it with care.";
-  return `Farthest group: \u2068${name}\u2069, ${state.gapName} ${number(stage.largest_gap)} (before ${number(facts.before.largest_gap)}). `
+  return `Farthest group: \u201c\u2068${name}\u2069\u201d, ${state.gapName} ${number(stage.largest_gap)} (before ${number(facts.before.largest_gap)}). `
     + `${state.errorName} ${number(stage.risk)}${cost ? `, ${cost} than before` : ""}.${early}`;
 }
 

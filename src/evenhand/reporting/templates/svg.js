@@ -33,7 +33,7 @@ function widen([low, high], share = 0.06) {
 // A panel with grid and axes; the caller draws into what it returns.
 function panel(box, { x, y, xName = "", yName = "", height = 260, label, xTicks = null, left = 52 }) {
   const width = Math.max(box.clientWidth, 150);
-  const frame = { left, right: width - 12, top: 14, bottom: height - (xName ? 44 : 26) };
+  const frame = { left, right: width - 12, top: yName ? 26 : 14, bottom: height - (xName ? 44 : 26) };
   const toX = linear(x, [frame.left, frame.right]);
   const toY = linear(y, [frame.bottom, frame.top]);
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
@@ -42,7 +42,7 @@ function panel(box, { x, y, xName = "", yName = "", height = 260, label, xTicks 
     root.append(svg("text", { x: frame.left - 8, y: toY(value) + 4, "text-anchor": "end" }, number(value)));
   }
   root.append(svg("line", { class: "axis", x1: frame.left, x2: frame.right, y1: frame.bottom, y2: frame.bottom }));
-  for (const [value, text] of xTicks ?? ticks(...x, width / 80).map((value) => [value, number(value)])) {
+  for (const [value, text] of xTicks ?? ticks(...x, width / 95).map((value) => [value, number(value)])) {
     root.append(svg("text", { x: toX(value), y: frame.bottom + 17, "text-anchor": "middle" }, text));
   }
   if (xName) root.append(svg("text", { x: frame.right, y: height - 6, "text-anchor": "end" }, xName));
