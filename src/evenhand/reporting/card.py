@@ -47,8 +47,8 @@ def render_markdown(facts: Facts) -> str:
 def escape(text: str) -> str:
     r"""Text that Markdown shows as it is, on one line.
 
-    >>> escape("<script> a|b\n*c*")
-    '&lt;script&gt; a\\\\|b \\\\*c\\\\*'
+    >>> print(escape("<script> a|b *c*"))
+    &lt;script&gt; a\|b \*c\*
     """
     return "".join(SPECIAL.get(mark, mark) for mark in " ".join(text.split()))
 

@@ -22,8 +22,8 @@ def summarise(X: Any, rows: ReportRows) -> Data:
         n_features=n_features,
         weighted=rows.has_weights,
         features=tuple(features),
-        outcome="" if rows.target is None else _numbers(rows.target),
-        scores=_numbers(rows.scores),
+        outcome="" if rows.target is None or rows.target.ndim > 1 else _numbers(rows.target),
+        scores=_numbers(rows.scores) if rows.scores.ndim == 1 else "probabilities of classes",
     )
 
 

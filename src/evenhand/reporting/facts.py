@@ -21,6 +21,7 @@ class Asked:
     groups: tuple[str, ...]  # of the fit
     aware: bool  # the group is looked at when predicting
     has_target: bool  # risks are against outcomes, and not against the scores
+    error: str  # what the risk is called
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -26,6 +26,7 @@ from evenhand.reporting.measure import (
     ReportRows,
     measure_policy,
     measure_scores,
+    own_cost,
     sum_policy,
 )
 from evenhand.reporting.proofs import prove_calibration, prove_held_out, prove_optimisation
@@ -55,7 +56,7 @@ def gather(
     metric = METRIC_OF[postprocessor.parity]
     rows = _read(model, seen, y, sensitive_features, sample_weight)
     atoms = postprocessor.atoms_
-    before = measure_scores(rows, atoms, metric)
+    before = measure_scores(rows, postprocessor.policy_, metric)
     own = Tolerance(
         own_epsilon(postprocessor),
         measure_policy(rows, sum_policy(rows, postprocessor.policy_), atoms, metric),
@@ -71,9 +72,8 @@ def gather(
     groups = _groups(rows, postprocessor)
     unjudged = np.array([not group.judged for group in groups])
     charted = np.lexsort((-before.gap, unjudged))[:MOST_CHARTED]
-    scale = make_scale(
-        atoms, [each.measured.masses.sum(axis=0) for each in path] + [before.masses.sum(axis=0)]
-    )
+    everybody = [each.masses.sum(axis=0) for each in (before, *(each.measured for each in path))]
+    scale = make_scale(atoms, everybody, getattr(model, "classes_", None))
 
     def stage(measured: Measured, **of: Any) -> Stage:
         return _stage(measured, groups, charted, atoms, scale, **of)
@@ -91,6 +91,7 @@ def gather(
             groups=tuple(map(label_text, postprocessor.groups_.tolist())),
             aware=bool(getattr(model, "aware", False)),
             has_target=rows.target is not None,
+            error=_error_name(postprocessor, rows),
         ),
         groups=groups,
         charted=tuple(charted.tolist()),
@@ -172,6 +173,12 @@ def _from_frontier(
         found,
         "Every tolerance is a model of its own, fitted like the first one and measured on these rows.",
     )
+
+
+def _error_name(postprocessor: ParityPostprocessor, rows: ReportRows) -> str:
+    if own_cost(postprocessor.policy_) is not None:
+        return "Expected cost"
+    return "Distance to the scores" if rows.target is None else "Mean squared error"
 
 
 def _epsilon_of(rows: ReportRows, postprocessor: ParityPostprocessor) -> FloatArray | None:

@@ -111,7 +111,7 @@ def sum_policy(rows: ReportRows, policy: SoftmaxPolicy) -> Sums:
     with one_blas_thread():  # its products are small, and more threads would fight those of the policy
         for some in block_slices(len(losses), len(atoms)):
             pmf = policy.pmf(rows.scores[some], rows.group_proba[some])
-            losses[some] = expected_losses(pmf, target[some], atoms)
+            losses[some] = _losses(policy, pmf, target[some])
             masses += rows.members(some) @ pmf
     return Sums(masses, rows.totals(losses))
 
@@ -129,16 +129,33 @@ def measure_policy(rows: ReportRows, sums: Sums, atoms: FloatArray, metric: str)
     )
 
 
-def measure_scores(rows: ReportRows, atoms: FloatArray, metric: str) -> Measured:
+def own_cost(policy: Any) -> Any:
+    """What predictions cost, where that is not the squared error."""
+    cost = getattr(policy, "cost", None)
+    return None if cost is None or type(cost).__name__ == "Squared" else cost
+
+
+def _losses(policy: SoftmaxPolicy, pmf: FloatArray, target: FloatArray) -> FloatArray:
+    """Expected cost of each row."""
+    atoms, cost = policy.support.atoms, own_cost(policy)
+    if cost is None:
+        return expected_losses(pmf, target, atoms)
+    losses: FloatArray = (pmf * cost.table(target, atoms)).sum(axis=1)
+    return losses
+
+
+def measure_scores(rows: ReportRows, policy: SoftmaxPolicy, metric: str) -> Measured:
     """Measures of the scores as they are, before any parity step.
 
     Only for the charts, and for distances that see no more than whether two values are equal, they are
-    rounded to the nearest atom.
+    rounded to the nearest atom. Where the cost is not the squared one, the cheapest atom is what the scores
+    would predict.
     """
+    atoms, cost = policy.support.atoms, own_cost(policy)
+    if cost is not None:
+        return _measure_cheapest(rows, cost, atoms, metric)
     borders = atoms[:-1] + np.diff(atoms) / 2
-    places = np.searchsorted(borders, rows.scores)
-    masses = np.zeros((rows.n_groups, len(atoms)))
-    np.add.at(masses, (rows.codes, places), rows.weights)
+    masses = _masses_at(rows, np.searchsorted(borders, rows.scores), len(atoms))
     ks = _distances_of_values(rows, "ks")
     if metric in ("sup", "tv"):
         gap = group_distances(GroupMasses(rows.labels, masses, atoms), metric)
@@ -153,6 +170,21 @@ def measure_scores(rows: ReportRows, atoms: FloatArray, metric: str) -> Measured
         ks=ks,
         mean=rows.totals(rows.scores) / rows.totals(np.ones(len(rows.scores))),
     )
+
+
+def _measure_cheapest(rows: ReportRows, cost: Any, atoms: FloatArray, metric: str) -> Measured:
+    places = cost.table(rows.scores, atoms).argmin(axis=1)
+    target = rows.scores if rows.target is None else rows.target
+    losses = np.take_along_axis(cost.table(target, atoms), places[:, None], axis=1)[:, 0]
+    sums = Sums(_masses_at(rows, places, len(atoms)), rows.totals(losses))
+    return measure_policy(rows, sums, atoms, metric)
+
+
+def _masses_at(rows: ReportRows, places: IntArray, n_atoms: int) -> FloatArray:
+    """Masses of rows that each predict one atom, (n_groups, n_atoms)."""
+    masses = np.zeros((rows.n_groups, n_atoms))
+    np.add.at(masses, (rows.codes, places), rows.weights)
+    return masses
 
 
 def _measured(rows: ReportRows, masses: FloatArray, losses: FloatArray, **by_group: FloatArray) -> Measured:

@@ -1,5 +1,7 @@
 """The horizontal axis of the distributions: bins of a density, or a bar for each of a few values."""
 
+from typing import Any
+
 import numpy as np
 
 from evenhand._typing import FloatArray, IntArray
@@ -12,11 +14,11 @@ TRIMMED = 0.001  # share of the predictions on each side that counts into the ou
 MILLION = 1_000_000
 
 
-def make_scale(atoms: FloatArray, everybody: list[FloatArray]) -> Scale:
-    """The axis for stages in which everybody has these masses at the atoms."""
-    if len(atoms) <= MOST_BARS:
-        borders = cell_borders(atoms)
-        return Scale(True, tuple(number(atom, 4) for atom in atoms.tolist()), atoms, borders)
+def make_scale(atoms: FloatArray, everybody: list[FloatArray], classes: Any = None) -> Scale:
+    """The axis for stages in which everybody has these masses at the atoms; classes always have bars."""
+    if classes is not None or len(atoms) <= MOST_BARS:
+        names = [number(atom, 4) for atom in atoms.tolist()] if classes is None else map(str, classes)
+        return Scale(True, tuple(names), atoms, cell_borders(atoms))
     shares = sum(masses / masses.sum() for masses in everybody)
     total = np.cumsum(shares) / np.sum(shares)
     borders = cell_borders(atoms)

@@ -150,13 +150,9 @@ def cost_sentence(facts: Facts) -> str:
     """What that cost."""
     before, after = facts.before.risk, facts.after.risk
     if not facts.asked.has_target:
-        return (
-            "Outcomes were not given, so its cost is told as the mean squared distance between the new "
-            f"predictions and the old scores: {number(after)}."
-        )
-    return f"The mean squared error went from {number(before)} to {number(after)}" + (
-        f" ({change(before, after)})." if change(before, after) else "."
-    )
+        return f"Outcomes were not given. {facts.asked.error}, in their place: {number(after)}."
+    more = f" ({change(before, after)})" if change(before, after) else ""
+    return f"{facts.asked.error} went from {number(before)} to {number(after)}{more}."
 
 
 def verdict(facts: Facts) -> dict[str, str]:

@@ -7,7 +7,7 @@ const state = {
   chosen: [],
   cumulative: false,
   gapName: facts.asked.metric === "mean" ? "gap in means" : "gap",
-  errorName: facts.asked.has_target ? "Mean squared error" : "Distance to the scores",
+  errorName: facts.asked.error,
 };
 const most = Number(document.body.dataset.panels); // groups in the chart of bounds, and panels of calibration
 
