@@ -84,7 +84,8 @@ def _diagnose(postprocessor: ParityPostprocessor, rows: ReportRows) -> Calibrati
         places[rows.codes],
         known,
         postprocessor.group_prior_,
-        scores=rows.scores,
+        # Of class probabilities the first tells enough of the row: they only choose bins.
+        scores=rows.scores if rows.scores.ndim == 1 else rows.scores[:, 0],
         sample_weight=rows.weights if rows.has_weights else None,
     )
 
