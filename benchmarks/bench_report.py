@@ -14,7 +14,7 @@ import numpy as np
 import evenhand as eh
 from benchmarks._support import peak_growth, show_table, verdict
 
-N_ROWS, N_GROUPS, N_ATOMS, N_FIT = 1_000_000, 60, 41, 20_000
+N_ROWS, N_GROUPS, N_ATOMS, N_FIT = 1_000_000, 60, 41, 5_000
 MOST_BYTES = 3_000_000
 BLOCK = 20_000
 

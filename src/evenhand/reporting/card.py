@@ -66,12 +66,15 @@ def _asked(facts: Facts) -> list[str]:
 
 def _groups(facts: Facts) -> str:
     before, after = facts.before, facts.after
-    head = ("Group", "Rows", "Share", "Gap before", "Gap after", "Mean before", "Mean after", "Error change")
+    pairs = {"Gap": (before.gap, after.gap), "Mean": (before.mean, after.mean)}
+    if facts.asked.classes:
+        del pairs["Mean"]
+    told = (f"{name} {when}" for name in pairs for when in ("before", "after"))
+    head = ("Group", "Rows", "Share", *told, "Error change")
     rows = []
     for place, group in enumerate(facts.groups):
         cells = [escape(group.name), f"{group.rows:,}", percent(group.share)]
-        pairs = ((before.gap, after.gap), (before.mean, after.mean))
-        cells += [number(float(values[place])) for pair in pairs for values in pair]
+        cells += [number(float(values[place])) for pair in pairs.values() for values in pair]
         rows.append([*cells, number(float(after.group_risk[place] - before.group_risk[place]))])
     return _table(head, rows)
 

@@ -22,6 +22,7 @@ class Asked:
     aware: bool  # the group is looked at when predicting
     has_target: bool  # risks are against outcomes, and not against the scores
     error: str  # what the risk is called
+    classes: bool  # predictions are classes, which have no mean
 
 
 @dataclass(frozen=True, slots=True, eq=False)

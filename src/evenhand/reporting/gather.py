@@ -92,6 +92,7 @@ def gather(
             aware=bool(getattr(model, "aware", False)),
             has_target=rows.target is not None,
             error=_error_name(postprocessor, rows),
+            classes=hasattr(model, "classes_"),
         ),
         groups=groups,
         charted=tuple(charted.tolist()),

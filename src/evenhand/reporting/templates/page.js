@@ -38,8 +38,8 @@ function showGroups() {
   const stage = facts.tolerances[state.place];
   for (const row of $("group-table").querySelectorAll("tbody tr")) {
     const group = Number(row.dataset.group);
-    for (const name of ["gap", "mean", "group_risk"]) {
-      const cell = row.querySelector(`[data-of="${name}"]`);
+    for (const cell of row.querySelectorAll("[data-of]:not([data-of=change])")) {
+      const name = cell.dataset.of;
       cell.textContent = number(stage[name][group]);
       cell.dataset.value = stage[name][group];
     }
