@@ -240,7 +240,7 @@ def test_sixty_groups_and_groups_of_one_row_are_fitted_where_small_ones_are_merg
     groups = np.array([f"g{number:02d}" for number in rng.integers(0, 58, 1200)], dtype=object)
     groups[:10] = [f"alone {number}" for number in range(10)]
     write_frame(rows.set_column(5, "group", pa.array(groups)), str(tmp_path / "rows.csv"))
-    asked = ("fit", tmp_path / "rows.csv", *FIT, "-o", tmp_path / "m.evenhand", "--parity", "mean", "--json")
+    asked = ("fit", tmp_path / "rows.csv", *FIT, "-o", tmp_path / "m.evenhand", "--json")
     refused = run(*asked)
     assert refused.code == 3
     assert "alone 0 (1)" in refused.err

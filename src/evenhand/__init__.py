@@ -4,7 +4,7 @@ from evenhand import certificates, datasets, metrics, plots, solvers
 from evenhand._kernels.chunks import get_num_threads, set_num_threads
 from evenhand._version import __version__
 from evenhand.audit import audit
-from evenhand.estimators import ParityRegressor
+from evenhand.estimators import ParityRegressor, table_pipeline
 from evenhand.frontier import frontier
 from evenhand.io import load, save
 from evenhand.postprocessor import ParityPostprocessor
@@ -27,4 +27,5 @@ __all__ = [
     "save",
     "set_num_threads",
     "solvers",
+    "table_pipeline",
 ]

@@ -1,5 +1,6 @@
 """Estimators: a model of the outcome, a model of the group, and the parity step between them."""
 
 from evenhand.estimators.regressor import ParityRegressor
+from evenhand.estimators.tabular import table_pipeline
 
-__all__ = ["ParityRegressor"]
+__all__ = ["ParityRegressor", "table_pipeline"]
