@@ -151,6 +151,18 @@ def test_tolerances_are_in_order_and_the_model_s_own_is_among_them(model, rows):
     assert epsilons[0] == 0.0
 
 
+def test_tolerances_by_group_keep_their_proportions(rows):
+    fit, new = rows
+    epsilon = {"north": 0.1, "south": 0.05, "east": 0.02}
+    model = eh.ParityRegressor(LinearRegression(), epsilon=epsilon, atoms=21)
+    model.fit(fit.data, fit.target, sensitive_features=NAMES[fit.sensitive_features])
+    facts = gathered(model, new)
+    assert len(facts.tolerances) > 2
+    assert {group.name: group.epsilon for group in facts.groups} == epsilon
+    assert facts.after.epsilon == 0.1
+    assert "proportions" in facts.path_note
+
+
 def test_curves_are_shares_that_sum_to_one(model, rows):
     facts = gathered(model, rows[1])
     for stage in (facts.before, *facts.tolerances):

@@ -34,6 +34,9 @@ from evenhand.reporting.scales import make_scale, spread
 from evenhand.reporting.tolerances import Tolerance, own_epsilon, rows_to_solve, solve_again
 from evenhand.reporting.words import label_text, number, plain_text
 
+PROPORTIONS = (
+    " The slider tells the largest tolerance of a group; those of the others keep their proportions."
+)
 MOST_CHARTED = 100  # groups with curves; the tables have them all
 
 
@@ -72,8 +75,8 @@ def gather(
     groups = _groups(rows, postprocessor)
     unjudged = np.array([not group.judged for group in groups])
     charted = np.lexsort((-before.gap, unjudged))[:MOST_CHARTED]
-    everybody = [each.masses.sum(axis=0) for each in (before, *(each.measured for each in path))]
-    scale = make_scale(atoms, everybody, getattr(model, "classes_", None))
+    curves = np.vstack([each.masses[~unjudged] for each in (before, *(each.measured for each in path))])
+    scale = make_scale(atoms, curves, getattr(model, "classes_", None))
 
     def stage(measured: Measured, **of: Any) -> Stage:
         return _stage(measured, groups, charted, atoms, scale, **of)
@@ -152,10 +155,11 @@ def _other_tolerances(
     except ValueError as error:
         return [], f"Other tolerances could not be tried on these rows: {error}"
     size = rows_to_solve(postprocessor, len(rows.scores))
+    shares = "" if np.ptp(postprocessor.epsilon_) == 0 else PROPORTIONS
     return found, (
         "At its own tolerance this is the model itself. At the others it is the parity step solved again on "
         f"{size:,} of these rows and measured on the other half, then the other way round, so that no row "
-        "judges what it had a part in."
+        f"judges what it had a part in.{shares}"
     )
 
 
@@ -179,7 +183,7 @@ def _from_frontier(
 def _error_name(postprocessor: ParityPostprocessor, rows: ReportRows) -> str:
     if own_cost(postprocessor.policy_) is not None:
         return "Expected cost"
-    return "Distance to the scores" if rows.target is None else "Mean squared error"
+    return "Squared distance to the scores" if rows.target is None else "Mean squared error"
 
 
 def _epsilon_of(rows: ReportRows, postprocessor: ParityPostprocessor) -> FloatArray | None:

@@ -89,7 +89,10 @@ def solve_again(
 
 def _template(fitted: ParityPostprocessor) -> ParityPostprocessor:
     """The same parity step, unfitted, with nothing left to chance or to the number of rows."""
+    epsilon = fitted.epsilon_
     settings = fitted.get_params() | {
+        # In the order of the columns: rows without names cannot be told by the labels of a dict.
+        "epsilon": float(epsilon[0]) if (epsilon == epsilon[0]).all() else epsilon,
         "atoms": fitted.atoms_,
         "bounds": "auto" if np.isinf(fitted.bounds_).any() else fitted.bounds_,
         "beta": fitted.beta_,

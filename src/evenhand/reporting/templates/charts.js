@@ -131,7 +131,7 @@ function drawCalibration(box, numbers, group) {
   const all = rows.flatMap((row) => [row.proba, row.share, row.low, row.high]);
   const range = widen([Math.max(0, Math.min(...all)), Math.max(...all, 0.02)]);
   const { root, toX, toY } = panel(box, {
-    x: range, y: range, height: Math.max(150, box.clientWidth * 0.86), left: 38,
+    x: range, y: range, height: Math.max(150, box.clientWidth * 0.86),
     label: `Share against probability of ${numbers.groups[group]}, ${rows.length} bins. The numbers are in the table below.`,
   });
   const upper = rows.map((row) => `${toX(row.proba)},${toY(row.high)}`);

@@ -31,15 +31,17 @@ function widen([low, high], share = 0.06) {
 }
 
 // A panel with grid and axes; the caller draws into what it returns.
-function panel(box, { x, y, xName = "", yName = "", height = 260, label, xTicks = null, left = 52 }) {
+function panel(box, { x, y, xName = "", yName = "", height = 260, label, xTicks = null, left = 30 }) {
   const width = Math.max(box.clientWidth, 150);
+  const marks = ticks(...y, height / 55).map((value) => [value, number(value)]);
+  left = Math.max(left, 16 + 7 * Math.max(0, ...marks.map(([, text]) => text.length)));
   const frame = { left, right: width - 12, top: yName ? 26 : 14, bottom: height - (xName ? 44 : 26) };
   const toX = linear(x, [frame.left, frame.right]);
   const toY = linear(y, [frame.bottom, frame.top]);
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
-  for (const value of ticks(...y, height / 55)) {
+  for (const [value, text] of marks) {
     root.append(svg("line", { class: "grid", x1: frame.left, x2: frame.right, y1: toY(value), y2: toY(value) }));
-    root.append(svg("text", { x: frame.left - 8, y: toY(value) + 4, "text-anchor": "end" }, number(value)));
+    root.append(svg("text", { x: frame.left - 8, y: toY(value) + 4, "text-anchor": "end" }, text));
   }
   root.append(svg("line", { class: "axis", x1: frame.left, x2: frame.right, y1: frame.bottom, y2: frame.bottom }));
   for (const [value, text] of xTicks ?? ticks(...x, width / 95).map((value) => [value, number(value)])) {
