@@ -1,4 +1,5 @@
 import base64
+import datetime
 import hashlib
 import json
 import re
@@ -6,13 +7,16 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import evenhand as eh
 from evenhand.reporting import gather
+from evenhand.reporting.data import _features
 from evenhand.reporting.page import render_page
 from evenhand.reporting.tolerances import _halves
 
@@ -205,6 +209,35 @@ def test_a_pipeline_and_an_aware_model_have_reports(rows):
         assert len(facts.tolerances) >= 3
     assert facts.asked.aware
     assert facts.calibration.numbers is None
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_columns_of_every_kind_are_described(library):
+    columns = {
+        "number": [1.0, None, 3.0, 4.0],
+        "text": ["b", None, "a", "b"],
+        "flag": [True, False, True, True],
+        "day": [datetime.date(2024, 1, day) for day in (1, 2, 3, 4)],
+        "nothing": [None] * 4,
+    }
+    columns = {name: values * 5 for name, values in columns.items()}
+    frame = pd.DataFrame(columns) if library == "pandas" else pl.DataFrame(columns)
+    described, count = _features(frame)
+    assert count == 5
+    found = {each.name: (each.missing, each.summary) for each in described}
+    assert found["number"] == (5, "1 to 4, median 3, mean 2.67")
+    assert found["text"] == (5, "2 distinct: b, and others")
+    assert found["flag"] == (0, "2 distinct: True, and others")
+    assert found["day"][1] == "4 distinct"  # of five rows each: too few to be named
+    assert found["nothing"] == (20, "no values")
+
+
+def test_arrays_of_any_kind_are_described():
+    mixed = np.array([["a", 1], ["b", None]], dtype=object)
+    assert [each.missing for each in _features(mixed)[0]] == [0, 1]
+    assert _features(np.array([[1, 2], [3, 4]]))[0][1].summary == "2 to 4, median 3, mean 3"
+    assert _features(csr_matrix(np.eye(4))) == ([], 4)
+    assert _features(pd.DataFrame(np.eye(3)))[1] == 3  # names that are numbers
 
 
 class Tags(HTMLParser):

@@ -1,17 +1,22 @@
 """A short summary of the rows that a report is made from."""
 
+from collections import Counter
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
 
 from evenhand._typing import FloatArray
+from evenhand._validation import is_missing
 from evenhand.reporting.facts import Data, Feature
 from evenhand.reporting.measure import ReportRows
 from evenhand.reporting.words import number
 
 MOST_FEATURES = 200  # described one by one
 MOST_VALUES = 3  # of a column of text, named
+FEWEST_NAMED = 10  # rows with a value that is named: a rarer one may tell who somebody is
 
 
 def summarise(X: Any, rows: ReportRows) -> Data:
@@ -28,37 +33,44 @@ def summarise(X: Any, rows: ReportRows) -> Data:
 
 
 def _features(X: Any) -> tuple[list[Feature], int]:
+    """The first columns, and how many there are."""
     native = nw.from_native(X, eager_only=True, pass_through=True)
     if isinstance(native, nw.DataFrame):
-        columns = native.columns
-        return [_column(str(name), native[name]) for name in columns[:MOST_FEATURES]], len(columns)
+        named = zip(native.columns, native.iter_columns(), strict=True)
+        return [_column(str(name), each) for name, each in islice(named, MOST_FEATURES)], native.shape[1]
     shape = getattr(X, "shape", None) or np.shape(X)
     if hasattr(X, "toarray") or len(shape) != 2:  # a sparse matrix: too wide to describe
         return [], int(shape[1]) if len(shape) == 2 else 0
     table = np.asarray(X)
-    names = [f"column {place}" for place in range(min(table.shape[1], MOST_FEATURES))]
-    return [_array(name, table[:, place]) for place, name in enumerate(names)], table.shape[1]
+    described = [
+        _numeric(f"column {place}", column)
+        if column.dtype.kind in "biuf"
+        else _other(f"column {place}", column)
+        for place, column in enumerate(table.T[:MOST_FEATURES])
+    ]
+    return described, table.shape[1]
 
 
 def _column(name: str, column: Any) -> Feature:
-    values = column.to_numpy()
-    missing = int(column.null_count())
     if column.dtype.is_numeric():
-        return _array(name, np.asarray(values, dtype=np.float64))
-    counts = column.drop_nulls().cast(nw.String).value_counts(sort=True)
-    named = [str(value) for value in counts[counts.columns[0]].head(MOST_VALUES).to_list()]
-    more = ", and others" if len(counts) > MOST_VALUES else ""
-    summary = f"{len(counts):,} distinct: {', '.join(text[:40] for text in named)}{more}"
-    return Feature(name, "text" if column.dtype == nw.String else str(column.dtype).lower(), missing, summary)
+        missing = column.is_null().to_numpy()
+        return _numeric(name, np.where(missing, np.nan, column.fill_null(0).to_numpy().astype(np.float64)))
+    return _other(name, column.to_list())
 
 
-def _array(name: str, values: Any) -> Feature:
-    if values.dtype.kind not in "biuf":
-        distinct = len({str(value) for value in values.tolist()})
-        return Feature(name, "text", 0, f"{distinct:,} distinct")
+def _numeric(name: str, values: Any) -> Feature:
     known = values[np.isfinite(values)].astype(np.float64)
-    summary = _numbers(known) if len(known) else "no values"
-    return Feature(name, "number", len(values) - len(known), summary)
+    return Feature(name, "number", len(values) - len(known), _numbers(known) if len(known) else "no values")
+
+
+def _other(name: str, values: Iterable[Any]) -> Feature:
+    """A column of text, dates, flags or anything else: its most frequent values."""
+    counts = Counter(None if is_missing(value) else str(value) for value in values)
+    missing = counts.pop(None, 0)
+    frequent = [str(value)[:40] for value, n in counts.most_common(MOST_VALUES) if n >= FEWEST_NAMED]
+    more = ", and others" if len(counts) > len(frequent) else ""
+    named = f": {', '.join(frequent)}{more}" if frequent else ""
+    return Feature(name, "other", missing, f"{len(counts):,} distinct{named}" if counts else "no values")
 
 
 def _numbers(values: FloatArray) -> str:
