@@ -279,7 +279,7 @@ def test_a_fit_tells_its_stages_and_their_ends(folder):
             rows["outcome"].to_numpy(),
             sensitive_features=rows["group"].to_pandas(),
         )
-    assert heard["model of the outcome"] == heard["model of the group"] == [(fold, 5) for fold in range(1, 6)]
+    assert heard["model of the outcome"] == heard["model of the group"] == [(fit, 6) for fit in range(7)]
     assert heard["parity step"][-1] == (1, 1)
 
 

@@ -24,6 +24,7 @@ from evenhand.estimators.nuisances import (
     fit_model,
     make_folds,
     out_of_fold,
+    report_fits,
     require_proba,
 )
 from evenhand.postprocessor import FrontierRows, ParityPostprocessor
@@ -160,6 +161,8 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
         """Fit the two models and score the rows of the parity step."""
         data, folds = self._labelled(X, y, sensitive_features, sample_weight)
         known = self._known_groups(data, X_unlabeled, sensitive_features_unlabeled)
+        if X_unlabeled is None:
+            report_fits("outcome", 0, folds)
         estimator = fit_model(self._base_estimator(), data.X, data.y, data.weights, "estimator")
         if X_unlabeled is None:
             scores, weights = out_of_fold(self._score_fold, data, folds, self.n_jobs, "outcome"), data.weights

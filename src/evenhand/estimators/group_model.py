@@ -10,7 +10,14 @@ from sklearn.base import BaseEstimator
 from evenhand._typing import FloatArray
 from evenhand._validation import Labels, check_group_proba
 from evenhand.calibration import Calibrator, fit_calibrator
-from evenhand.estimators.nuisances import Fold, Labelled, fit_model, group_probabilities, out_of_fold
+from evenhand.estimators.nuisances import (
+    Fold,
+    Labelled,
+    fit_model,
+    group_probabilities,
+    out_of_fold,
+    report_fits,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +45,7 @@ def fit_group_model(
 
     The latter are calibrated, too, by calibrators that have not seen the row.
     """
+    report_fits("group", 0, folds)
     fitted = fit_model(classifier, data.X, data.codes, data.weights, "sensitive_estimator")
     held_out = out_of_fold(partial(_score_groups, classifier), data, folds, n_jobs, "group")
     held_out, _ = check_group_proba(held_out, len(data.codes))

@@ -4,7 +4,7 @@ Rows that are post-processed must not have trained the models that score them: o
 each is scored by models fitted on the other folds (cross-fitting).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -159,6 +159,11 @@ def _keep(folds: Iterable[Fold], used: AnyArray) -> list[Fold]:
     ]
 
 
+def report_fits(model: str, done: int, folds: Sequence[Fold]) -> None:
+    """Say how many of its fits a model has behind it: one on all the rows, then one for each fold."""
+    report_progress(f"model of the {model}", done, 1 + len(folds))
+
+
 def out_of_fold(
     score: Callable[[Labelled, Any], FloatArray],
     data: Labelled,
@@ -168,13 +173,14 @@ def out_of_fold(
 ) -> FloatArray:
     """`score(labelled rows to fit on, X to score)` of every row, by models that have not seen it."""
     folds = list(folds)
+    report_fits(model, 1, folds)
     scored = Parallel(n_jobs=n_jobs, return_as="generator")(
         delayed(score)(data.rows(train), _safe_indexing(data.X, test)) for train, test in folds
     )
     parts = []
     for part in scored:
         parts.append(part)
-        report_progress(f"model of the {model}", len(parts), len(folds))
+        report_fits(model, 1 + len(parts), folds)
     out = np.empty((len(data.y), *parts[0].shape[1:]))
     for (_, test), part in zip(folds, parts, strict=True):
         out[test] = part
