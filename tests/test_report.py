@@ -146,6 +146,15 @@ def test_a_frontier_of_the_user_s_own_is_shown_as_it_is(model, rows):
     assert [stage.risk for stage in facts.tolerances] == pytest.approx(path.risk)
 
 
+def test_a_frontier_with_other_atoms_is_refused(rows):
+    fit, new = rows
+    step = eh.ParityPostprocessor(atoms=11).fit(fit.scores, fit.group_proba)
+    other = eh.ParityPostprocessor(atoms=15)
+    path = eh.frontier(other, fit.scores, fit.group_proba, epsilons=[0.1])
+    with pytest.raises(ValueError, match="15 values and model 11"):
+        gather(step, (new.scores, new.group_proba), sensitive_features=new.sensitive_features, frontier=path)
+
+
 def test_tolerances_are_in_order_and_the_model_s_own_is_among_them(model, rows):
     facts = gathered(model, rows[1], n_tolerances=5)
     epsilons = [stage.epsilon for stage in facts.tolerances]
@@ -341,6 +350,8 @@ def test_a_model_of_another_kind_and_an_unfitted_one_are_refused(rows, tmp_path)
     options = {"sensitive_features": new.sensitive_features, "path": tmp_path / "report.html"}
     with pytest.raises(TypeError, match="got LinearRegression"):
         eh.report(LinearRegression(), new.data, new.target, **options)
+    with pytest.raises(TypeError, match="got LinearRegression"):
+        eh.report(make_pipeline(StandardScaler(), LinearRegression()), new.data, new.target, **options)
     with pytest.raises(ValueError, match="not fitted"):
         eh.report(eh.ParityRegressor(), new.data, new.target, **options)
     with pytest.raises(ValueError, match="scores, group_proba"):

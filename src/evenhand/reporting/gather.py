@@ -3,7 +3,7 @@
 import datetime
 import hashlib
 import platform
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import sklearn
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from evenhand._typing import FloatArray
+from evenhand._typing import FloatArray, IntArray
 from evenhand._validation import Rows
 from evenhand._version import __version__
 from evenhand.frontier import Frontier
@@ -55,83 +55,119 @@ def gather(
     if n_tolerances is not None and n_tolerances < 0:
         raise ValueError(f"n_tolerances must not be negative: got {n_tolerances!r}.")
     model, seen = _without_pipeline(model, X)
+    known = {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
+    rows = _read(model, seen, known)
     postprocessor: ParityPostprocessor = getattr(model, "postprocessor_", model)
-    metric = METRIC_OF[postprocessor.parity]
-    rows = _read(model, seen, y, sensitive_features, sample_weight)
-    atoms = postprocessor.atoms_
-    before = measure_scores(rows, postprocessor.policy_, metric)
-    own = Tolerance(
-        own_epsilon(postprocessor),
-        measure_policy(rows, sum_policy(rows, postprocessor.policy_), atoms, metric),
-        fitted=True,
-        converged=postprocessor.result_.status.success,
-    )
-    if frontier is not None:
-        judged = _read(frontier.models[0], seen, y, sensitive_features, sample_weight)
-        others, note = _from_frontier(frontier, judged, metric, own.epsilon)
+    asked = _asked(model, postprocessor, rows)
+    before = measure_scores(rows, postprocessor.policy_, asked.metric)
+    own = _own(postprocessor, rows, asked.metric)
+    if frontier is None:
+        others, note = _other_tolerances(postprocessor, rows, asked.metric, n_tolerances)
     else:
-        others, note = _other_tolerances(postprocessor, rows, metric, n_tolerances)
+        others, note = _from_frontier(frontier, _read(frontier.models[0], seen, known), asked.metric, own)
     path = sorted([*others, own], key=lambda each: each.epsilon)
     groups = _groups(rows, postprocessor)
-    unjudged = np.array([not group.judged for group in groups])
-    charted = np.lexsort((-before.gap, unjudged))[:MOST_CHARTED]
-    curves = np.vstack([each.masses[~unjudged] for each in (before, *(each.measured for each in path))])
-    scale = make_scale(atoms, curves, getattr(model, "classes_", None))
-
-    def stage(measured: Measured, **of: Any) -> Stage:
-        return _stage(measured, groups, charted, atoms, scale, **of)
-
-    held_out = prove_held_out(postprocessor, rows, _epsilon_of(rows, postprocessor))
-    calibration = prove_calibration(model, postprocessor, rows)
+    measured = [before, *(each.measured for each in path)]
+    charts = _Charts.of(groups, postprocessor.atoms_, measured, getattr(model, "classes_", None))
     return Facts(
         title=title or "Parity report",
         made=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         model=type(model).__name__,
-        asked=Asked(
-            parity=postprocessor.parity,
-            metric=metric,
-            epsilon=tuple(postprocessor.epsilon_.tolist()),
-            groups=tuple(map(label_text, postprocessor.groups_.tolist())),
-            aware=bool(getattr(model, "aware", False)),
-            has_target=rows.target is not None,
-            error=_error_name(postprocessor, rows),
-            classes=hasattr(model, "classes_"),
-        ),
+        asked=asked,
         groups=groups,
-        charted=tuple(charted.tolist()),
-        scale=scale,
-        before=stage(before, epsilon=None, fitted=False, converged=True),
+        charted=tuple(charts.charted.tolist()),
+        scale=charts.scale,
+        before=charts.stage(before, epsilon=None, fitted=False, converged=True),
         tolerances=tuple(
-            stage(each.measured, epsilon=each.epsilon, fitted=each.fitted, converged=each.converged)
+            charts.stage(each.measured, epsilon=each.epsilon, fitted=each.fitted, converged=each.converged)
             for each in path
         ),
         own=path.index(own),
         path_note=note,
-        held_out=held_out,
+        held_out=prove_held_out(postprocessor, rows, _epsilon_of(rows, postprocessor)),
         optimisation=prove_optimisation(model),
-        calibration=calibration,
+        calibration=prove_calibration(model, postprocessor, rows),
         data=summarise(X, rows),
         settings=_settings(model, postprocessor, rows),
         versions=_versions(),
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Charts:
+    """What the stages of a report share: groups, axis, and which groups have curves."""
+
+    judged: Any  # whether a group has rows enough, (n_groups,)
+    charted: IntArray  # places of the groups with curves
+    atoms: FloatArray
+    scale: Scale
+
+    @classmethod
+    def of(
+        cls, groups: tuple[Group, ...], atoms: FloatArray, measured: list[Measured], classes: Any
+    ) -> "_Charts":
+        """The farthest groups before come first, and those with too few rows last."""
+        judged = np.array([group.judged for group in groups])
+        charted = np.lexsort((-measured[0].gap, ~judged))[:MOST_CHARTED]
+        curves = np.vstack([each.masses[judged] for each in measured])
+        return cls(judged, charted, atoms, make_scale(atoms, curves, classes))
+
+    def stage(self, measured: Measured, **of: Any) -> Stage:
+        """One set of predictions."""
+        gap = np.where(self.judged, measured.gap, -np.inf)
+        curves = np.vstack([measured.masses[self.charted], measured.masses.sum(axis=0)])
+        return Stage(
+            risk=measured.risk,
+            largest_gap=float(gap.max()),
+            farthest=int(gap.argmax()),
+            largest_ks=float(measured.ks[self.judged].max()),
+            gap=measured.gap,
+            ks=measured.ks,
+            mean=measured.mean,
+            group_risk=measured.group_risk,
+            shares=spread(curves, self.atoms, self.scale),
+            **of,
+        )
+
+
+def _asked(model: Any, postprocessor: ParityPostprocessor, rows: ReportRows) -> Asked:
+    return Asked(
+        parity=postprocessor.parity,
+        metric=METRIC_OF[postprocessor.parity],
+        epsilon=tuple(postprocessor.epsilon_.tolist()),
+        groups=tuple(map(label_text, postprocessor.groups_.tolist())),
+        aware=bool(getattr(model, "aware", False)),
+        has_target=rows.target is not None,
+        error=_error_name(postprocessor, rows),
+        classes=hasattr(model, "classes_"),
+    )
+
+
+def _own(postprocessor: ParityPostprocessor, rows: ReportRows, metric: str) -> Tolerance:
+    """The model as it is."""
+    sums = sum_policy(rows, postprocessor.policy_)
+    return Tolerance(
+        own_epsilon(postprocessor),
+        measure_policy(rows, sums, postprocessor.atoms_, metric),
+        fitted=True,
+        converged=postprocessor.result_.status.success,
+    )
+
+
 def _without_pipeline(model: Any, X: Any) -> tuple[Any, Any]:
     """The parity model itself, and the rows as it sees them."""
-    if isinstance(model, Pipeline):
-        return model[-1], (model[:-1].transform(X) if len(model) > 1 else X)
-    if not hasattr(model, "_frontier_rows"):
+    last = model[-1] if isinstance(model, Pipeline) else model
+    if not hasattr(last, "_frontier_rows"):
         raise TypeError(
             "report needs a fitted ParityRegressor or ParityPostprocessor, or a pipeline that ends with one: "
-            f"got {type(model).__name__}."
+            f"got {type(last).__name__}."
         )
-    return model, X
+    return last, X if last is model or len(model) == 1 else model[:-1].transform(X)
 
 
-def _read(model: Any, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> ReportRows:
+def _read(model: Any, X: Any, known: dict[str, Any]) -> ReportRows:
     check_is_fitted(model, "postprocessor_" if hasattr(model, "estimator") else "policy_")
-    known = {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
-    if sensitive_features is None:
+    if known["sensitive_features"] is None:
         raise ValueError("A report needs the group of each row: pass sensitive_features.")
     if isinstance(model, ParityPostprocessor):
         if not isinstance(X, tuple) or len(X) != 2:
@@ -164,20 +200,23 @@ def _other_tolerances(
 
 
 def _from_frontier(
-    frontier: Frontier, rows: ReportRows, metric: str, own: float
+    frontier: Frontier, rows: ReportRows, metric: str, own: Tolerance
 ) -> tuple[list[Tolerance], str]:
     """The models of a path that the user has made."""
     found = []
     for point in frontier.points:
-        if point.epsilon == own:
+        if point.epsilon == own.epsilon:
             continue
         policy = getattr(point.model, "postprocessor_", point.model).policy_
-        measured = measure_policy(rows, sum_policy(rows, policy), policy.support.atoms, metric)
+        atoms = policy.support.atoms
+        if len(atoms) != own.measured.masses.shape[1]:
+            raise ValueError(
+                f"frontier predicts {len(atoms)} values and model {own.measured.masses.shape[1]}: make it "
+                "from the same settings and rows, or give both the same atoms."
+            )
+        measured = measure_policy(rows, sum_policy(rows, policy), atoms, metric)
         found.append(Tolerance(point.epsilon, measured, False, point.status.success))
-    return (
-        found,
-        "Every tolerance is a model of its own, fitted like the first one and measured on these rows.",
-    )
+    return found, "Each tolerance has a model of its own, fitted like this one and measured on these rows."
 
 
 def _error_name(postprocessor: ParityPostprocessor, rows: ReportRows) -> str:
@@ -212,31 +251,6 @@ def _groups(rows: ReportRows, postprocessor: ParityPostprocessor) -> tuple[Group
             judged=bool(judged[place]),
         )
         for place, label in enumerate(rows.labels)
-    )
-
-
-def _stage(
-    measured: Measured,
-    groups: tuple[Group, ...],
-    charted: Any,
-    atoms: FloatArray,
-    scale: Scale,
-    **of: Any,
-) -> Stage:
-    judged = np.array([group.judged for group in groups])
-    gap = np.where(judged, measured.gap, -np.inf)
-    curves = np.vstack([measured.masses[charted], measured.masses.sum(axis=0)])
-    return Stage(
-        risk=measured.risk,
-        largest_gap=float(gap.max()),
-        farthest=int(gap.argmax()),
-        largest_ks=float(measured.ks[judged].max()),
-        gap=measured.gap,
-        ks=measured.ks,
-        mean=measured.mean,
-        group_risk=measured.group_risk,
-        shares=spread(curves, atoms, scale),
-        **of,
     )
 
 
