@@ -13,7 +13,7 @@ from evenhand.cli.errors import DataError, plain
 
 MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")  # words of a CSV file
 TRUE_AND_FALSE = {"true": 1.0, "false": 0.0}
-SECONDS_PER_DAY = 86_400.0
+PER_DAY = 86_400e6  # microseconds
 BETWEEN = " / "  # of the values of several sensitive columns in the label of a group
 LONGEST_ID = 15  # digits of an integer that every format can hold
 
@@ -68,10 +68,10 @@ def as_moments(table: pa.Table, name: str, first_row: int = 1) -> FloatArray:
     """A column of dates or times as days since 1970, NaN where a value is missing."""
     column = find_column(table, name)
     try:
-        seconds = _parse_moments(_without_missing(column))
+        parsed = _parse_moments(_without_missing(column))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise _not_a("date", name, column, _parse_moments, first_row) from error
-    return np.asarray(pc.cast(seconds, pa.float64()).to_numpy(), dtype=np.float64) / SECONDS_PER_DAY
+    return np.asarray(pc.cast(parsed, pa.float64()).to_numpy(), dtype=np.float64) / PER_DAY
 
 
 def as_texts(table: pa.Table, name: str, first_row: int = 1) -> AnyArray:
@@ -173,10 +173,14 @@ def _parse_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _parse_moments(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Seconds since 1970."""
+    """Microseconds since 1970."""
     if pa.types.is_time(column.type) or pa.types.is_duration(column.type):
         raise pa.ArrowNotImplementedError("a time of day is not a date")
-    return pc.cast(pc.cast(column, pa.timestamp("s"), safe=False), pa.int64())
+    try:
+        moments = pc.cast(column, pa.timestamp("us"), safe=False)
+    except pa.ArrowInvalid:  # text with nine digits after the second
+        moments = pc.cast(pc.cast(column, pa.timestamp("ns")), pa.timestamp("us"), safe=False)
+    return pc.cast(moments, pa.int64())
 
 
 def _not_a(kind: str, name: str, column: pa.ChunkedArray, parse: Any, first_row: int) -> DataError:

@@ -39,7 +39,8 @@ class Terminal:
     def say(self, text: str) -> None:
         """A sentence for a person."""
         if not self.quiet and not self.as_json:
-            self._console().print(Text(text), soft_wrap=True)
+            console = self._console()
+            console.print(Text(text), soft_wrap=not console.is_terminal)  # a file has no edge to wrap at
 
     def note(self, text: str) -> None:
         """Something to know beside the result, on standard error."""

@@ -29,7 +29,7 @@ def table_writer(path: str, format: str | None = None, delimiter: str = ",") -> 
         def write(table: pa.Table) -> None:
             if not writers:
                 writers.append(stack.enter_context(_open(kind, file, table.schema, delimiter)))
-            writers[0].write_table(table.cast(writers[0].schema if kind == "parquet" else table.schema))
+            writers[0].write_table(table)
 
         yield write
 

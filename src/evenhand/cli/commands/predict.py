@@ -102,7 +102,7 @@ class Scoring:
             return
         first_row = 1
         for table in read_batches(source, advance):
-            if table.num_rows or first_row == 1:
+            if table.num_rows:
                 yield self.score(table, kinds, first_row)
             first_row += table.num_rows
 
@@ -113,14 +113,10 @@ class Scoring:
         taken = [column for column in self.columns if column in kept.column_names]
         if taken:
             raise DataError(f"The rows have a column {plain(taken[0])} already: choose another with --name.")
-        if not table.num_rows:
-            values = {column: np.empty(0) for column in self.columns}
-        else:
-            X = make_features(table, kinds, first_row)
-            ids = None if self.id is None else as_ids(table, self.id)
-            values = {column: KINDS[kind](self.model, X, ids) for column, kind in self.columns.items()}
-        for column, cells in values.items():
-            kept = kept.append_column(column, pa.array(np.asarray(cells)))
+        X = make_features(table, kinds, first_row)
+        ids = None if self.id is None else as_ids(table, self.id)
+        for column, kind in self.columns.items():
+            kept = kept.append_column(column, pa.array(np.asarray(KINDS[kind](self.model, X, ids))))
         return kept
 
     def _kept(self, table: pa.Table) -> pa.Table:
