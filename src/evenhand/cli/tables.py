@@ -86,7 +86,7 @@ def read_table(source: Source) -> pa.Table:
 
 
 def read_batches(source: Source, advance: Advance | None = None) -> Iterator[pa.Table]:
-    """The rows, batch by batch; at least one batch, whose columns are named once each."""
+    """The rows, in batches of bounded size and at least one; each column has a name of its own."""
     readers = {"csv": _csv_batches, "parquet": _parquet_batches, "arrow": _arrow_batches}
     n_rows = 0
     with _opened(source) as file, _explained(source):
@@ -94,7 +94,8 @@ def read_batches(source: Source, advance: Advance | None = None) -> Iterator[pa.
             if not n_rows:
                 _require_names(batch.column_names, source)
             n_rows += batch.num_rows
-            yield batch
+            for start in range(0, batch.num_rows, BATCH_ROWS):
+                yield batch.slice(start, BATCH_ROWS)
     if not n_rows:
         raise DataError(f"{source.name} has no rows.")
 
@@ -155,8 +156,6 @@ def _csv_batches(file: BinaryIO, source: Source, advance: Advance) -> Iterator[p
 def _parquet_batches(file: BinaryIO, source: Source, advance: Advance) -> Iterator[pa.Table]:
     reader = pa.parquet.ParquetFile(_seekable(file))
     total, done = reader.metadata.num_rows, 0
-    if total == 0:
-        yield reader.read()
     for batch in reader.iter_batches(batch_size=BATCH_ROWS):
         done += batch.num_rows
         advance(done, total)
@@ -174,10 +173,8 @@ def _arrow_batches(file: BinaryIO, source: Source, advance: Advance) -> Iterator
     else:
         reader = pa.ipc.open_stream(data)
         whole, total = iter(reader), None
-    yield pa.Table.from_batches([], reader.schema)
     for done, batch in enumerate(whole, 1):
-        for start in range(0, batch.num_rows, BATCH_ROWS):
-            yield pa.Table.from_batches([batch.slice(start, BATCH_ROWS)])
+        yield pa.Table.from_batches([batch])
         advance(done, total)
 
 

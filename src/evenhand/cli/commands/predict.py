@@ -102,8 +102,7 @@ class Scoring:
             return
         first_row = 1
         for table in read_batches(source, advance):
-            if table.num_rows:
-                yield self.score(table, kinds, first_row)
+            yield self.score(table, kinds, first_row)
             first_row += table.num_rows
 
     def score(self, table: pa.Table, kinds: dict[str, str], first_row: int) -> pa.Table:
