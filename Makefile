@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 .PHONY: demo test test-slow lint bench clean
 
 demo: $(READY)
-	$(BIN)/python demos/demo.py
+	$(BIN)/python -m evenhand demo
 
 test: $(READY)
 	$(BIN)/python -m pytest -m "not slow" -n 2 -q $(ARGS)
@@ -26,11 +26,11 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks $(ONLY)
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks demos -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): constraints.txt pyproject.toml
 	@echo "Preparing $(VENV): a minute or two, once."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,browser]"
 	@touch $@

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 
 from evenhand.datasets import load_communities
+from tests.cli_support import Outcome
 
 # The same examples every time, and no deadlines: a test that fails, fails everywhere, busy machines included.
 settings.register_profile("steady", derandomize=True, deadline=None)
@@ -24,3 +25,16 @@ def data_home():
 @pytest.fixture(scope="session")
 def project_root():
     return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def run(capfd):
+    """Run a command of the command line in this process, and return how it ended."""
+    from evenhand.cli import main
+
+    def call(*arguments):
+        capfd.readouterr()
+        code = main([str(each) for each in arguments])
+        return Outcome(int(code), *capfd.readouterr())
+
+    return call

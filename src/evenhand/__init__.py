@@ -4,10 +4,11 @@ from evenhand import certificates, costs, datasets, metrics, plots, solvers
 from evenhand._kernels.chunks import get_num_threads, set_num_threads
 from evenhand._version import __version__
 from evenhand.audit import audit
-from evenhand.estimators import ParityClassifier, ParityRegressor
+from evenhand.estimators import ParityClassifier, ParityRegressor, table_pipeline
 from evenhand.frontier import frontier
 from evenhand.io import load, save
 from evenhand.postprocessor import ParityPostprocessor
+from evenhand.reporting import model_card, report
 
 __all__ = [
     "ParityClassifier",
@@ -22,8 +23,11 @@ __all__ = [
     "get_num_threads",
     "load",
     "metrics",
+    "model_card",
     "plots",
+    "report",
     "save",
     "set_num_threads",
     "solvers",
+    "table_pipeline",
 ]

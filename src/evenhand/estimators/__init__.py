@@ -2,5 +2,6 @@
 
 from evenhand.estimators.classifier import ParityClassifier
 from evenhand.estimators.regressor import ParityRegressor
+from evenhand.estimators.tabular import table_pipeline
 
-__all__ = ["ParityClassifier", "ParityRegressor"]
+__all__ = ["ParityClassifier", "ParityRegressor", "table_pipeline"]

@@ -38,6 +38,7 @@ from evenhand.estimators.nuisances import (
     input_tags,
     make_folds,
     out_of_fold,
+    report_fits,
     require_proba,
     require_table,
 )
@@ -191,9 +192,11 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
         """Fit the two models and score the rows of the parity step."""
         data, attributes, notion, folds = self._labelled(X, y, sensitive_features, sample_weight)
         known = self._known_groups(attributes, notion, X_unlabeled, sensitive_features_unlabeled)
+        if X_unlabeled is None:
+            report_fits("outcome", 0, folds)
         estimator = fit_model(self._base_estimator(), data.X, data.y, data.weights, "estimator")
         if X_unlabeled is None:
-            scores, weights = out_of_fold(self._score_fold, data, folds, self.n_jobs), data.weights
+            scores, weights = out_of_fold(self._score_fold, data, folds, self.n_jobs, "outcome"), data.weights
         else:
             scores, weights = self._scores(estimator, X_unlabeled, data.classes), None
         models, held_out = self._fit_group_models(data, attributes, notion, folds)

@@ -13,7 +13,14 @@ from evenhand._validation import Labels, check_group_proba
 from evenhand.calibration import Calibrator, fit_calibrator
 from evenhand.estimators.groups import Groups
 from evenhand.estimators.notions import Notion
-from evenhand.estimators.nuisances import Fold, Labelled, fit_model, group_probabilities, out_of_fold
+from evenhand.estimators.nuisances import (
+    Fold,
+    Labelled,
+    fit_model,
+    group_probabilities,
+    out_of_fold,
+    report_fits,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,8 +62,9 @@ def fit_group_model(
 
     The latter are calibrated, too, by calibrators that have not seen the row.
     """
+    report_fits("group", 0, folds)
     fitted = fit_model(classifier, data.X, data.codes, data.weights, "sensitive_estimator")
-    held_out = out_of_fold(partial(_score_groups, classifier), data, folds, n_jobs)
+    held_out = out_of_fold(partial(_score_groups, classifier), data, folds, n_jobs, "group")
     held_out, _ = check_group_proba(held_out, len(data.codes))
     if calibration is None:
         return GroupModel(fitted, None, data.groups), held_out

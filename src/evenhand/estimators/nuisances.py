@@ -20,6 +20,7 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import has_fit_parameter
 
+from evenhand._progress import report_progress
 from evenhand._typing import AnyArray, FloatArray, IntArray
 from evenhand._validation import Labels
 from evenhand.estimators.groups import Groups
@@ -212,14 +213,28 @@ def _keep(folds: Iterable[Fold], used: AnyArray) -> list[Fold]:
     ]
 
 
+def report_fits(model: str, done: int, folds: Sequence[Fold]) -> None:
+    """Say how many of its fits a model has behind it: one on all the rows, then one for each fold."""
+    report_progress(f"model of the {model}", done, 1 + len(folds))
+
+
 def out_of_fold(
-    score: Callable[[Labelled, Any], FloatArray], data: Labelled, folds: Iterable[Fold], n_jobs: int | None
+    score: Callable[[Labelled, Any], FloatArray],
+    data: Labelled,
+    folds: Iterable[Fold],
+    n_jobs: int | None,
+    model: str,
 ) -> FloatArray:
     """`score(labelled rows to fit on, X to score)` of every row, by models that have not seen it."""
     folds = list(folds)
-    parts = Parallel(n_jobs=n_jobs)(
+    report_fits(model, 1, folds)
+    scored = Parallel(n_jobs=n_jobs, return_as="generator")(
         delayed(score)(data.rows(train), _safe_indexing(data.X, test)) for train, test in folds
     )
+    parts = []
+    for part in scored:
+        parts.append(part)
+        report_fits(model, 1 + len(parts), folds)
     out = np.empty((len(data.y), *parts[0].shape[1:]))
     for (_, test), part in zip(folds, parts, strict=True):
         out[test] = part

@@ -54,7 +54,7 @@ class Stage:
         places = distance.argmax(axis=1)
         kept = _shown(points, cdf[-1], places)
         # A point's mass is spread over the cell around it: bins that do not match the atoms would comb.
-        borders = _cell_borders(points)
+        borders = cell_borders(points)
         reached = np.stack([np.interp(edges, borders, np.append(0.0, curve)) for curve in cdf])
         density = np.diff(reached, axis=1) / np.diff(edges)
         return cls(name, points[kept], cdf[:, kept], edges, density, distance.max(axis=1), points[places])
@@ -343,7 +343,7 @@ def _points(table: GroupMasses) -> FloatArray:
     return table.points
 
 
-def _cell_borders(points: FloatArray) -> FloatArray:
+def cell_borders(points: FloatArray) -> FloatArray:
     """Borders half way between points; the outer cells are as wide as their inner halves."""
     if len(points) == 1:
         half = 0.5 * max(abs(float(points[0])), 1.0) * 0.1
@@ -358,7 +358,7 @@ def _range(table: GroupMasses) -> tuple[float, float]:
     points = _points(table)
     total = np.cumsum(table.masses.sum(axis=0))
     low, high = np.searchsorted(total / total[-1], [TRIMMED, 1.0 - TRIMMED])
-    borders = _cell_borders(points)
+    borders = cell_borders(points)
     return float(borders[low]), float(borders[min(int(high), len(points) - 1) + 1])
 
 

@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from evenhand._kernels.blas import one_blas_thread
+from evenhand._progress import report_progress
 from evenhand._typing import FloatArray
 from evenhand.forms import form_of, gradient_map_norm
 from evenhand.objective import evaluate
@@ -78,17 +79,26 @@ def run(
 def _run(
     solver: Solver[Any], problem: DualProblem, start: FloatArray | None, callback: Callback | None
 ) -> SolverResult:
-    state = solver.init(problem, start)
+    state = first = solver.init(problem, start)
     status = solver.done(problem, state)
     try:
         while status is None:
             state = solver.step(problem, state)
             status = solver.done(problem, state)
+            report_progress("parity step", *_how_far(first, state))
             if callback is not None and callback(_progress(solver, state)):
                 status = status or Status.STOPPED
     except KeyboardInterrupt:
         status = Status.STOPPED
+    report_progress("parity step", 1, 1)
     return summarise(solver.name, problem, state, status)
+
+
+def _how_far(first: Any, state: Any) -> tuple[float, float | None]:
+    """Stages done, and in all, of a solver that climbs through some; else its iterations."""
+    if hasattr(first, "stages"):
+        return len(first.stages) - len(state.stages), len(first.stages)
+    return state.n_iter, None
 
 
 def _progress(solver: Solver[Any], state: SolverState) -> Progress:

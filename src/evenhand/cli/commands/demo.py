@@ -1,0 +1,72 @@
+"""`evenhand demo`: the whole way, on built-in data."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import pyarrow as pa
+import typer
+
+from evenhand.cli import options as opt
+from evenhand.cli.commands.fit import finish, learn
+from evenhand.cli.commands.predict import Scoring
+from evenhand.cli.prepare import Learning, model_settings
+from evenhand.cli.rows import Parts
+from evenhand.cli.tables import Source
+from evenhand.cli.terminal import Terminal
+from evenhand.cli.writing import table_writer, write_frame
+from evenhand.datasets import make_population
+
+EXAMPLE = "Example: `evenhand demo --out try-it`"
+N_LABELLED, N_NEW = 6000, 1000
+GROUPS = np.array(["A", "B", "C"])
+
+
+def demo(
+    out: Annotated[
+        str, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the files.")
+    ] = "evenhand-demo",
+    epsilon: Annotated[float, typer.Option(min=0.0, help="Tolerance.")] = 0.05,
+    as_json: opt.Json = False,
+    quiet: opt.Quiet = False,
+    debug: opt.Debug = False,
+) -> int:
+    """Make a synthetic table, fit on it, score new rows and write a report: everything in one folder."""
+    terminal = Terminal(quiet, as_json)
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    labelled, new, model, scored, page = (
+        os.fspath(folder / name)
+        for name in ("people.csv", "new-people.csv", "model.evenhand", "scored.csv", "report.html")
+    )
+    write_frame(make_people(N_LABELLED, seed=0), labelled)
+    write_frame(make_people(N_NEW, seed=1).drop_columns(["group", "outcome"]), new)
+    terminal.say(f"{N_LABELLED} synthetic people in three groups: {labelled}")
+    parts = Parts(target="outcome", sensitive=("group",), id="person")
+    settings = {**model_settings("cdf", "auto", None, 0, None), "epsilon": epsilon}
+    fitted = learn(Learning(Source.of(labelled), parts, settings=settings), None, None, terminal)
+    with table_writer(scored) as write:
+        for table in Scoring(fitted.model, {"prediction": "draw"}, "person", "all").batches(Source.of(new)):
+            write(table)
+    terminal.say(f"{N_NEW} new people, scored without their group: {scored}")
+    return finish(fitted, model, page, terminal, "demo")
+
+
+def make_people(n_rows: int, seed: int) -> pa.Table:
+    """A population with known truth, dressed as a table: an id, numbers with gaps, a category, a group."""
+    data = make_population(n_rows, n_groups=3, separation=0.7, noise=1.0, random_state=seed)
+    rng = np.random.default_rng(seed)
+    second = np.where(rng.random(n_rows) < 0.05, np.nan, data.data[:, 1])
+    region = np.array(["north", "centre", "south"])[np.searchsorted([-0.5, 0.5], data.data[:, 3])]
+    return pa.table(
+        {
+            "person": np.arange(n_rows) + 1_000_000 * seed,
+            "first": data.data[:, 0].round(3),
+            "second": pa.array(second.round(3), from_pandas=True),
+            "third": data.data[:, 2].round(3),
+            "region": region,
+            "group": GROUPS[data.sensitive_features],
+            "outcome": (50 + 25 * data.target).round(2),
+        }
+    )

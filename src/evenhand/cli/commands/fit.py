@@ -1,0 +1,201 @@
+"""`evenhand fit`: a table in, a model file out."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+import evenhand
+from evenhand.cli import options as opt
+from evenhand.cli.columns import make_features
+from evenhand.cli.errors import ExitCode, NotReachedError, UsageError
+from evenhand.cli.measure import Comparison, compare
+from evenhand.cli.models import read_epsilon, read_share
+from evenhand.cli.prepare import Learning, Prepared, model_settings, prepare
+from evenhand.cli.rows import LabelledRows, Parts, split
+from evenhand.cli.tables import Source, read_table
+from evenhand.cli.terminal import Terminal
+from evenhand.cli.writing import require_writable
+from evenhand.solvers import Status
+
+EXAMPLE = "Example: `evenhand fit loans.csv --target amount --sensitive sex --epsilon 0.05 -o model.evenhand`"
+
+
+def fit(
+    data: opt.Data,
+    target: opt.Target,
+    sensitive: opt.Sensitive,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where the model goes.")
+    ] = "model.evenhand",
+    epsilon: opt.Epsilon = None,
+    max_risk_increase: Annotated[
+        str | None,
+        typer.Option(help="Choose epsilon: the least KS for at most so much more risk, such as 5%."),
+    ] = None,
+    parity: opt.Parity = "cdf",
+    unlabeled: Annotated[
+        str | None,
+        typer.Option(help="More rows, without target and group, for the parity step.", metavar="DATA"),
+    ] = None,
+    report: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write a report too, to this HTML file.")
+    ] = None,
+    features: opt.Features = None,
+    drop: opt.Drop = None,
+    categorical: opt.Categorical = None,
+    id: opt.Id = None,
+    weight: opt.Weight = None,
+    task: opt.TaskName = "regression",
+    holdout: opt.Holdout = "20%",
+    beta: opt.Beta = "auto",
+    calibration: opt.Calibration = None,
+    min_group_size: opt.MinGroupSize = 10,
+    merge_small: opt.MergeSmall = False,
+    seed: opt.Seed = None,
+    jobs: opt.Jobs = None,
+    input_format: opt.InputFormat = None,
+    delimiter: opt.Delimiter = None,
+    as_json: opt.Json = False,
+    quiet: opt.Quiet = False,
+    debug: opt.Debug = False,
+) -> int:
+    """Fit a model whose predictions follow the same distribution in every group, and save it.
+
+    Columns of numbers and of text are taken as they are: gaps are filled, categories become columns of
+    zeros and ones. One row in five is held out, and the table of results is of these rows.
+    """
+    terminal = Terminal(quiet, as_json)
+    require_writable(output, report)
+    if epsilon and max_risk_increase is not None:
+        raise UsageError("--epsilon and --max-risk-increase exclude each other: the latter chooses epsilon.")
+    asked = Learning(
+        Source.of(data, input_format, delimiter),
+        Parts(
+            target,
+            tuple(sensitive),
+            weight,
+            id,
+            tuple(features or ()),
+            tuple(drop or ()),
+            tuple(categorical or ()),
+        ),
+        task,
+        holdout,
+        min_group_size,
+        merge_small,
+        model_settings(parity, beta, calibration, seed, jobs)
+        | {"epsilon": read_epsilon(epsilon or ["0.05"])},
+    )
+    limit = None if max_risk_increase is None else read_share(max_risk_increase, "--max-risk-increase")
+    more = None if unlabeled is None else Source.of(unlabeled, None, delimiter)
+    fitted = learn(asked, limit, more, terminal)
+    return finish(fitted, output, report, terminal)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitted:
+    """A fitted model and what it does on rows that were held out."""
+
+    model: Any
+    prepared: Prepared
+    test: LabelledRows | None
+    comparison: Comparison | None
+
+    @property
+    def status(self) -> Status:
+        """Why the solver stopped."""
+        status: Status = self.model.postprocessor_.result_.status
+        return status
+
+
+def learn(asked: Learning, limit: float | None, unlabeled: Source | None, terminal: Terminal) -> Fitted:
+    """Fit, choosing epsilon where a limit on the risk is given, and measure on held-out rows."""
+    prepared = prepare(asked, terminal)
+    rows, test = prepared.fit, prepared.test
+    more = rows.fit_arguments()
+    if unlabeled is not None:
+        more["X_unlabeled"] = make_features(read_table(unlabeled), prepared.kinds)
+    with terminal.working("Fitting"):
+        if limit is None:
+            model = prepared.model.fit(rows.X, rows.y, **more)
+        else:
+            if test is None:
+                raise UsageError("--max-risk-increase needs rows to choose on: set --holdout above 0.")
+            choose, test = split(test, 0.5)
+            model = choose_model(prepared.model, rows, more, choose, limit)
+    if model.postprocessor_.result_.status is Status.STOPPED:
+        raise KeyboardInterrupt
+    with terminal.working("Measuring"):
+        return Fitted(model, prepared, test, None if test is None else compare(model, test))
+
+
+def choose_model(
+    model: Any, rows: LabelledRows, more: dict[str, Any], choose: LabelledRows, limit: float
+) -> Any:
+    """The model with the least KS distance among those whose risk is within the limit."""
+    known = {"y": choose.y, "sensitive_features": choose.groups, "sample_weight": choose.weights}
+    path = evenhand.frontier(model, rows.X, rows.y, test={"X": choose.X, **known}, **more)
+    try:
+        return path.select(max_risk_increase=limit)
+    except ValueError as error:
+        raise NotReachedError(f"{error} Nothing was written.") from error
+
+
+def finish(fitted: Fitted, output: str, report: str | None, terminal: Terminal, command: str = "fit") -> int:
+    """Save, tell, and say by the exit code whether the solver converged."""
+    evenhand.save(fitted.model, output)
+    if report is not None:
+        write_report(fitted, report, terminal)
+    show(fitted, terminal)
+    terminal.say(f"Model: {output}")
+    if report is not None:
+        terminal.say(f"Report: {report}")
+    terminal.result({"command": command, **facts(fitted, output, report)})
+    if not fitted.status.success:
+        raise NotReachedError(f"{fitted.status.value} The model was written; look at it before you use it.")
+    return ExitCode.OK
+
+
+def write_report(fitted: Fitted, path: str, terminal: Terminal) -> None:
+    """The page, on the held-out rows, or on those of the fit where none were."""
+    rows = fitted.prepared.fit if fitted.test is None else fitted.test
+    with terminal.working("Writing the report"):
+        evenhand.report(
+            fitted.model,
+            rows.X,
+            rows.y,
+            sensitive_features=rows.groups,
+            sample_weight=rows.weights,
+            path=path,
+        )
+
+
+def show(fitted: Fitted, terminal: Terminal) -> None:
+    """What was asked and what was reached."""
+    certificate = fitted.model.certificate_
+    largest = float(np.max(certificate.violation))
+    asked = sorted(set(np.round(certificate.epsilon, 12).tolist()))
+    wanted = f"{asked[0]:g}" if len(asked) == 1 else f"{asked[0]:g} to {asked[-1]:g}, by group"
+    terminal.say(
+        f"Fitted on {len(fitted.prepared.fit)} rows, {len(fitted.prepared.kinds)} features, "
+        f"{len(certificate.groups)} groups. Parity {certificate.parity!r}: asked for at most {wanted}, "
+        f"reached {largest:.4g} on these rows."
+    )
+    if fitted.comparison is not None:
+        terminal.say(f"On {fitted.comparison.audit.n_rows} rows that were held out:")
+        fitted.comparison.show(terminal)
+
+
+def facts(fitted: Fitted, output: str, report: str | None) -> dict[str, Any]:
+    """The same for machines."""
+    return {
+        "model": output,
+        "report": report,
+        "rows": len(fitted.prepared.fit),
+        "features": fitted.prepared.kinds,
+        "status": fitted.status.name.lower(),
+        "certificate": fitted.model.certificate_.to_dict(),
+        "held_out": None if fitted.comparison is None else fitted.comparison.to_dict(),
+    }

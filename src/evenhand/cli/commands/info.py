@@ -1,0 +1,62 @@
+"""`evenhand info`: what is in a model file."""
+
+from typing import Any
+
+import numpy as np
+
+from evenhand.cli import options as opt
+from evenhand.cli.errors import ExitCode
+from evenhand.cli.models import load_model, model_kinds
+from evenhand.cli.terminal import Terminal
+
+EXAMPLE = "Example: `evenhand info model.evenhand`"
+
+
+def info(
+    model: opt.ModelFile,
+    trust: opt.Trust = None,
+    as_json: opt.Json = False,
+    quiet: opt.Quiet = False,
+    debug: opt.Debug = False,
+) -> int:
+    """Say what a model was asked for, what it reached, and which columns it needs."""
+    terminal = Terminal(quiet, as_json)
+    loaded = load_model(model, trust)
+    found = describe(loaded)
+    certificate = loaded.certificate_
+    terminal.say(
+        f"{found['class']} with parity {certificate.parity!r}, {found['atoms']} atoms from "
+        f"{found['low']:.4g} to {found['high']:.4g}, beta {found['beta']:.4g}. "
+        f"The solver: {certificate.message}"
+    )
+    columns = certificate.groups, found["shares"], certificate.epsilon, certificate.violation
+    rows = [[group, f"{share:.1%}", *numbers] for group, share, *numbers in zip(*columns, strict=True)]
+    terminal.table(["group", "share", "epsilon", "reached on the rows of the fit"], rows)
+    terminal.say(
+        f"The parity step's risk is at most {max(certificate.optimality_gap, 0):.3g} above the best possible."
+    )
+    if found["features"]:
+        terminal.table(["feature", "kind"], list(found["features"].items()))
+    terminal.result({"command": "info", "model": model, **found, "certificate": certificate.to_dict()})
+    return ExitCode.OK
+
+
+def describe(model: Any) -> dict[str, Any]:
+    """Facts of a fitted model."""
+    step = model.postprocessor_
+    names = getattr(model, "feature_names_in_", np.array([])).tolist()
+    return {
+        "class": type(model).__name__,
+        "outcome_model": type(_last(model.estimator_)).__name__,
+        "group_model": type(_last(model.sensitive_estimator_)).__name__,
+        "atoms": len(step.atoms_),
+        "low": float(step.atoms_[0]),
+        "high": float(step.atoms_[-1]),
+        "beta": float(step.beta_),
+        "shares": step.group_prior_.tolist(),
+        "features": model_kinds(model) or dict.fromkeys(names, "as in the fit"),
+    }
+
+
+def _last(model: Any) -> Any:
+    return model.steps[-1][1] if hasattr(model, "steps") else model

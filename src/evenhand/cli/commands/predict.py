@@ -1,0 +1,124 @@
+"""`evenhand predict`: rows in, the same rows with predictions out, in bounded memory."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+import typer
+
+from evenhand.cli import options as opt
+from evenhand.cli.columns import as_ids, make_features, require_columns
+from evenhand.cli.errors import DataError, ExitCode, UsageError, plain
+from evenhand.cli.models import feature_names, load_model, model_kinds
+from evenhand.cli.rows import feature_kinds
+from evenhand.cli.tables import STANDARD, Advance, Source, read_batches, read_table
+from evenhand.cli.terminal import Terminal
+from evenhand.cli.writing import table_writer
+
+EXAMPLE = "Example: `evenhand predict model.evenhand new.csv -o scored.csv --id applicant`"
+KINDS = {  # what a column of the output holds, and what that does to parity
+    "draw": lambda model, X, ids: model.predict(X, ids=ids),  # kept
+    "mean": lambda model, X, ids: model.predict_mean(X),  # kept for means only
+    "median": lambda model, X, ids: model.predict_quantile(X, 0.5),  # not kept in general
+    "score": lambda model, X, ids: model.estimator_.predict(X),  # what it was before
+}
+KEEP = ("all", "id", "none")
+
+
+def predict(
+    model: opt.ModelFile,
+    data: opt.Data,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where the rows go; - is standard output.")
+    ] = "-",
+    id: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Column that says who a row is: the draw then depends on it alone."
+        ),
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help="What to add: draw (the default), mean, median, score; several will do."),
+    ] = None,
+    keep: Annotated[
+        str, typer.Option(metavar="COLUMN", help="Columns of the input to keep: all, id or none.")
+    ] = "all",
+    name: Annotated[str, typer.Option(help="Name of the column of draws.")] = "prediction",
+    trust: opt.Trust = None,
+    input_format: opt.InputFormat = None,
+    output_format: opt.OutputFormat = None,
+    delimiter: opt.Delimiter = None,
+    as_json: opt.Json = False,
+    quiet: opt.Quiet = False,
+    debug: opt.Debug = False,
+) -> int:
+    """Predict for each row, without looking at the group, and write the rows in their order.
+
+    The same row gets the same prediction in any file, order and machine. A million rows need no more memory
+    than a few ten thousand: CSV and Parquet files are read and written in batches.
+    """
+    if as_json and output == STANDARD:
+        raise UsageError("--json and the rows both want standard output: write the rows to a file with -o.")
+    if keep not in KEEP or (keep == "id" and id is None):
+        raise UsageError(f"--keep is one of {', '.join(KEEP)}, and needs --id for id: got {keep!r}.")
+    wanted = {name if each == "draw" else each: each for each in kind or ["draw"]}
+    if unknown := [each for each in wanted.values() if each not in KINDS]:
+        raise UsageError(f"--kind is one of {', '.join(KINDS)}: got {unknown[0]!r}.")
+    terminal = Terminal(quiet, as_json, data_on_stdout=output == STANDARD)
+    source = Source.of(data, input_format, delimiter)
+    scoring = Scoring(load_model(model, trust), wanted, id, keep)
+    n_rows = 0
+    with (
+        terminal.working("Predicting") as advance,
+        table_writer(output, output_format, source.delimiter) as write,
+    ):
+        for table in scoring.batches(source, advance):
+            write(table)
+            n_rows += table.num_rows
+    if output != STANDARD:
+        terminal.say(f"{n_rows} rows with {', '.join(wanted)}: {output}")
+    terminal.result({"command": "predict", "rows": n_rows, "output": output, "columns": list(wanted)})
+    return ExitCode.OK
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scoring:
+    """A model and what to write of each row."""
+
+    model: Any
+    columns: dict[str, str]  # name of each new column, and its kind
+    id: str | None
+    keep: str
+
+    def batches(self, source: Source, advance: Advance | None = None) -> Iterator[pa.Table]:
+        """The rows with their predictions, batch by batch."""
+        kinds = model_kinds(self.model)
+        if kinds is None:  # made in Python: only all the rows tell what a column holds
+            table = read_table(source)
+            yield self.score(table, feature_kinds(table, feature_names(self.model)), 1)
+            return
+        first_row = 1
+        for table in read_batches(source, advance):
+            yield self.score(table, kinds, first_row)
+            first_row += table.num_rows
+
+    def score(self, table: pa.Table, kinds: dict[str, str], first_row: int) -> pa.Table:
+        """One batch with its predictions."""
+        require_columns(table.column_names, [*kinds, *([] if self.id is None else [self.id])])
+        kept = self._kept(table)
+        taken = [column for column in self.columns if column in kept.column_names]
+        if taken:
+            raise DataError(f"The rows have a column {plain(taken[0])} already: choose another with --name.")
+        X = make_features(table, kinds, first_row)
+        ids = None if self.id is None else as_ids(table, self.id)
+        for column, kind in self.columns.items():
+            kept = kept.append_column(column, pa.array(np.asarray(KINDS[kind](self.model, X, ids))))
+        return kept
+
+    def _kept(self, table: pa.Table) -> pa.Table:
+        if self.keep == "all":
+            return table
+        return table.select([] if self.keep == "none" or self.id is None else [self.id])

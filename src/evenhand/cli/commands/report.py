@@ -1,0 +1,57 @@
+"""`evenhand report`: a page that explains a model in a browser."""
+
+from typing import Annotated, Any
+
+import typer
+
+import evenhand
+from evenhand.cli import options as opt
+from evenhand.cli.errors import ExitCode
+from evenhand.cli.models import load_model, rows_for
+from evenhand.cli.rows import Parts
+from evenhand.cli.tables import Source, read_table
+from evenhand.cli.terminal import Terminal
+from evenhand.cli.writing import require_writable
+
+EXAMPLE = "Example: `evenhand report model.evenhand new.csv --target amount --sensitive sex -o report.html`"
+
+
+def report(
+    model: opt.ModelFile,
+    data: opt.Data,
+    sensitive: opt.Sensitive,
+    target: opt.KnownTarget = None,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where the page goes.")
+    ] = "report.html",
+    title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
+    card: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="Write a model card too: a file that ends in .md or .json."),
+    ] = None,
+    weight: opt.Weight = None,
+    trust: opt.Trust = None,
+    input_format: opt.InputFormat = None,
+    delimiter: opt.Delimiter = None,
+    as_json: opt.Json = False,
+    quiet: opt.Quiet = False,
+    debug: opt.Debug = False,
+) -> int:
+    """Write one HTML file that explains a model to people: no network, good on a phone and on paper.
+
+    Give it rows that the model was not fitted on.
+    """
+    terminal = Terminal(quiet, as_json)
+    require_writable(output, *(card or ()))
+    source = Source.of(data, input_format, delimiter)
+    loaded = load_model(model, trust)
+    rows = rows_for(loaded, read_table(source), Parts(target, tuple(sensitive), weight), terminal)
+    known: dict[str, Any] = {"sensitive_features": rows.groups, "sample_weight": rows.weights, "title": title}
+    with terminal.working("Writing the report"):
+        evenhand.report(loaded, rows.X, rows.y, path=output, **known)
+        for path in card or ():
+            evenhand.model_card(loaded, rows.X, rows.y, path=path, **known)
+    for path in (output, *(card or ())):
+        terminal.say(path)
+    terminal.result({"command": "report", "report": output, "cards": card or [], "rows": len(rows)})
+    return ExitCode.OK

@@ -1,0 +1,75 @@
+"""Options that several commands share, each written once."""
+
+from typing import Annotated
+
+import typer
+
+Data = Annotated[
+    str, typer.Argument(help="CSV, TSV, Parquet, Arrow or Feather file; - is standard input.", metavar="DATA")
+]
+ModelFile = Annotated[str, typer.Argument(help="A model file that `evenhand fit` wrote.", metavar="MODEL")]
+
+Target = Annotated[str, typer.Option("--target", "-y", metavar="COLUMN", help="Column to predict.")]
+KnownTarget = Annotated[
+    str | None, typer.Option("--target", "-y", metavar="COLUMN", help="Column of the outcome, where known.")
+]
+Sensitive = Annotated[
+    list[str],
+    typer.Option(
+        "--sensitive",
+        "-s",
+        metavar="COLUMN",
+        help="Column of the group; give several to use their combinations.",
+    ),
+]
+Features = Annotated[
+    list[str] | None,
+    typer.Option("--features", metavar="COLUMN", help="Column to learn from; all others by default."),
+]
+Drop = Annotated[list[str] | None, typer.Option("--drop", metavar="COLUMN", help="Column not to learn from.")]
+Categorical = Annotated[
+    list[str] | None,
+    typer.Option("--categorical", metavar="COLUMN", help="Column whose numbers are codes of categories."),
+]
+Weight = Annotated[
+    str | None, typer.Option("--weight", metavar="COLUMN", help="Column with the weight of each row.")
+]
+
+Parity = Annotated[str, typer.Option(help="What has to agree: cdf, pmf or mean.")]
+Epsilon = Annotated[
+    list[str] | None, typer.Option(help="Tolerance: 0.05, 5%, or by group: A=0.02,B=0.05.", metavar="NUMBER")
+]
+TaskName = Annotated[str, typer.Option("--task", help="What is predicted: regression.")]
+Holdout = Annotated[str, typer.Option(help="Share of the rows to measure on; 0 fits on all of them.")]
+MinGroupSize = Annotated[int, typer.Option(min=1, help="Groups with fewer rows are refused, or merged.")]
+MergeSmall = Annotated[bool, typer.Option("--merge-small", help="Merge small groups into one, `other`.")]
+Seed = Annotated[
+    int | None, typer.Option(min=0, help="Key of the draws: an integer of your own, kept to yourself.")
+]
+Jobs = Annotated[int | None, typer.Option("--jobs", "-j", help="Models fitted at the same time.")]
+
+InputFormat = Annotated[
+    str | None, typer.Option(help="csv, parquet or arrow, where the name does not tell.", metavar="FORMAT")
+]
+OutputFormat = Annotated[
+    str | None, typer.Option(help="csv, parquet or arrow, where the name does not tell.", metavar="FORMAT")
+]
+Delimiter = Annotated[
+    str | None, typer.Option(help="What parts the columns of a CSV file.", show_default=",")
+]
+Trust = Annotated[
+    list[str] | None,
+    typer.Option(help="Full name of a type in the model file that you vouch for (docs/model-file.md)."),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for machines.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No tables, notes or bars.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Id = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Column that says who a row is; it is not learned from.")
+]
+Beta = Annotated[
+    str, typer.Option(help="Inverse temperature: auto, cv (chosen on held-out rows) or a number.")
+]
+Calibration = Annotated[
+    str | None, typer.Option(help="Of the group probabilities: sigmoid, isotonic or temperature.")
+]

@@ -1,0 +1,146 @@
+"""Labelled rows from a table: features, target, groups and weights, each by the name of its column."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from sklearn.model_selection import train_test_split
+
+from evenhand._typing import AnyArray, FloatArray, IntArray
+from evenhand.cli.columns import (
+    as_groups,
+    as_numbers,
+    as_texts,
+    find_column,
+    find_kind,
+    make_features,
+    require_columns,
+)
+from evenhand.cli.errors import DataError, UsageError, plain
+from evenhand.estimators.groups import OTHER
+
+SPLIT_SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Which columns play which part."""
+
+    target: str | None = None
+    sensitive: tuple[str, ...] = ()
+    weight: str | None = None
+    id: str | None = None
+    features: tuple[str, ...] = ()  # empty: all that are left
+    drop: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()  # text, even where they look like numbers
+
+    def feature_names(self, present: Sequence[str]) -> list[str]:
+        """The columns to learn from; the group and the target are never among them."""
+        kept = [name for name in (self.target, *self.sensitive, self.weight, self.id) if name is not None]
+        require_columns(present, [*kept, *self.features, *self.drop, *self.categorical])
+        for name in (self.target, *self.sensitive):
+            if name is not None and name in self.features:
+                raise UsageError(f"Column {plain(name)} cannot be a feature: it is the target or the group.")
+        names = [
+            name
+            for name in self.features or present
+            if name not in self.drop and (self.features or name not in kept)
+        ]
+        if not names:
+            raise UsageError("No column is left to learn from: see --features and --drop.")
+        return names
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelledRows:
+    """Rows to learn from or to measure on."""
+
+    X: pd.DataFrame
+    y: AnyArray | None  # (n_rows,)
+    groups: AnyArray  # (n_rows,), text
+    weights: FloatArray | None  # (n_rows,)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def take(self, rows: IntArray) -> "LabelledRows":
+        """Some of the rows."""
+        return LabelledRows(
+            self.X.iloc[rows].reset_index(drop=True),
+            None if self.y is None else self.y[rows],
+            self.groups[rows],
+            None if self.weights is None else self.weights[rows],
+        )
+
+    def fit_arguments(self) -> dict[str, Any]:
+        """What `fit` takes beside X and y."""
+        return {"sensitive_features": self.groups, "sample_weight": self.weights}
+
+
+def find_kinds(table: pa.Table, parts: Parts) -> dict[str, str]:
+    """The kind of each feature of a table to learn from."""
+    return feature_kinds(table, parts.feature_names(table.column_names), parts.categorical)
+
+
+def feature_kinds(table: pa.Table, names: Sequence[str], categorical: Sequence[str] = ()) -> dict[str, str]:
+    """The kinds of the named columns, by what they hold."""
+    return {name: "text" if name in categorical else find_kind(find_column(table, name)) for name in names}
+
+
+def read_rows(
+    table: pa.Table, parts: Parts, kinds: Mapping[str, str], target_kind: str = "number"
+) -> tuple[LabelledRows, list[str]]:
+    """The rows whose target and group are known, and a note for those that were left out."""
+    require_columns(table.column_names, [*parts.sensitive, *kinds])
+    groups = as_groups(table, parts.sensitive)
+    known = np.array([label is not None for label in groups])
+    notes = _left_out(known, " / ".join(parts.sensitive))
+    target = None
+    if parts.target is not None:
+        target = (as_numbers if target_kind == "number" else as_texts)(table, parts.target)
+        has_target = ~pd.isna(target)
+        notes += _left_out(has_target, parts.target)
+        known &= has_target
+    weights = None if parts.weight is None else as_numbers(table, parts.weight)
+    rows = np.flatnonzero(known)
+    if not len(rows):
+        raise DataError("No row has both a target and a group.")
+    return LabelledRows(make_features(table, kinds), target, groups, weights).take(rows), notes
+
+
+def _left_out(known: AnyArray, name: str) -> list[str]:
+    missing = int(np.sum(~known))
+    return [f"{missing} of {len(known)} rows are left out: they have no {plain(name)}."] if missing else []
+
+
+def check_groups(rows: LabelledRows, smallest: int, *, merge: bool) -> LabelledRows:
+    """The rows with small groups merged into one, or an error that names them."""
+    labels, counts = np.unique(rows.groups.astype(str), return_counts=True)
+    small = dict(zip(labels[counts < smallest].tolist(), counts[counts < smallest].tolist(), strict=True))
+    if small and merge:
+        merged = np.where(np.isin(rows.groups.astype(str), list(small)), OTHER, rows.groups).astype(object)
+        return check_groups(replace(rows, groups=merged), smallest, merge=False)
+    if small:
+        named = ", ".join(f"{plain(label)} ({count})" for label, count in list(small.items())[:5])
+        named += ", ..." if len(small) > 5 else ""
+        raise DataError(
+            f"Groups with fewer rows than {smallest}: {named}. --merge-small joins them into one group, and "
+            "--min-group-size sets the limit."
+        )
+    if len(labels) < 2:
+        raise DataError(f"All {len(rows)} rows are in one group, {plain(labels[0])}: parity needs two.")
+    return rows
+
+
+def split(rows: LabelledRows, held_out: float) -> tuple[LabelledRows, LabelledRows | None]:
+    """The rows to fit on, and a share of each group to measure on."""
+    if held_out == 0.0:
+        return rows, None
+    every = np.arange(len(rows))
+    fit, test = train_test_split(
+        every, test_size=held_out, stratify=rows.groups.astype(str), random_state=SPLIT_SEED
+    )
+    return rows.take(np.sort(fit)), rows.take(np.sort(test))

@@ -1,0 +1,304 @@
+"""A fitted model and held-out rows become the facts of a report."""
+
+import datetime
+import hashlib
+import platform
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy
+import sklearn
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from evenhand._typing import FloatArray, IntArray
+from evenhand._validation import Rows
+from evenhand._version import __version__
+from evenhand.frontier import Frontier
+from evenhand.heldout import read_held_out
+from evenhand.postprocessor import ParityPostprocessor
+from evenhand.reporting.data import summarise
+from evenhand.reporting.facts import FEWEST_JUDGED, Asked, Facts, Group, Scale, Stage
+from evenhand.reporting.measure import (
+    METRIC_OF,
+    Measured,
+    ReportRows,
+    measure_policy,
+    measure_scores,
+    own_cost,
+    sum_policy,
+)
+from evenhand.reporting.proofs import prove_calibration, prove_held_out, prove_optimisation
+from evenhand.reporting.scales import make_scale, spread
+from evenhand.reporting.tolerances import Tolerance, own_epsilon, rows_to_solve, solve_again
+from evenhand.reporting.words import label_text, number, plain_text
+
+PROPORTIONS = (
+    " The slider tells the largest tolerance of a group; those of the others keep their proportions."
+)
+MOST_CHARTED = 100  # groups with curves; the tables have them all
+
+
+def gather(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    sensitive_features: Any,
+    title: str | None = None,
+    sample_weight: Any = None,
+    n_tolerances: int | None = None,
+    frontier: Frontier | None = None,
+) -> Facts:
+    """The facts of a report; see `report` for the parameters."""
+    if n_tolerances is not None and n_tolerances < 0:
+        raise ValueError(f"n_tolerances must not be negative: got {n_tolerances!r}.")
+    model, seen = _without_pipeline(model, X)
+    known = {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
+    rows = _read(model, seen, known)
+    postprocessor: ParityPostprocessor = getattr(model, "postprocessor_", model)
+    asked = _asked(model, postprocessor, rows)
+    before = measure_scores(rows, postprocessor.policy_, asked.metric)
+    own = _own(postprocessor, rows, asked.metric)
+    if frontier is None:
+        others, note = _other_tolerances(postprocessor, rows, asked.metric, n_tolerances)
+    else:
+        others, note = _from_frontier(frontier, _read(frontier.models[0], seen, known), asked.metric, own)
+    path = sorted([*others, own], key=lambda each: each.epsilon)
+    groups = _groups(rows, postprocessor)
+    measured = [before, *(each.measured for each in path)]
+    charts = _Charts.of(groups, postprocessor.atoms_, measured, getattr(model, "classes_", None))
+    return Facts(
+        title=title or "Parity report",
+        made=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        model=type(model).__name__,
+        asked=asked,
+        groups=groups,
+        charted=tuple(charts.charted.tolist()),
+        scale=charts.scale,
+        before=charts.stage(before, epsilon=None, fitted=False, converged=True),
+        tolerances=tuple(
+            charts.stage(each.measured, epsilon=each.epsilon, fitted=each.fitted, converged=each.converged)
+            for each in path
+        ),
+        own=path.index(own),
+        path_note=note,
+        held_out=prove_held_out(postprocessor, rows, _epsilon_of(rows, postprocessor)),
+        optimisation=prove_optimisation(model),
+        calibration=prove_calibration(model, postprocessor, rows),
+        data=summarise(X, rows),
+        settings=_settings(model, postprocessor, rows),
+        versions=_versions(),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Charts:
+    """What the stages of a report share: groups, axis, and which groups have curves."""
+
+    judged: Any  # whether a group has rows enough, (n_groups,)
+    charted: IntArray  # places of the groups with curves
+    atoms: FloatArray
+    scale: Scale
+
+    @classmethod
+    def of(
+        cls, groups: tuple[Group, ...], atoms: FloatArray, measured: list[Measured], classes: Any
+    ) -> "_Charts":
+        """The farthest groups before come first, and those with too few rows last."""
+        judged = np.array([group.judged for group in groups])
+        charted = np.lexsort((-measured[0].gap, ~judged))[:MOST_CHARTED]
+        curves = np.vstack([each.masses[judged] for each in measured])
+        return cls(judged, charted, atoms, make_scale(atoms, curves, classes))
+
+    def stage(self, measured: Measured, **of: Any) -> Stage:
+        """One set of predictions."""
+        gap = np.where(self.judged, measured.gap, -np.inf)
+        curves = np.vstack([measured.masses[self.charted], measured.masses.sum(axis=0)])
+        return Stage(
+            risk=measured.risk,
+            largest_gap=float(gap.max()),
+            farthest=int(gap.argmax()),
+            largest_ks=float(measured.ks[self.judged].max()),
+            gap=measured.gap,
+            ks=measured.ks,
+            mean=measured.mean,
+            group_risk=measured.group_risk,
+            shares=spread(curves, self.atoms, self.scale),
+            **of,
+        )
+
+
+def _asked(model: Any, postprocessor: ParityPostprocessor, rows: ReportRows) -> Asked:
+    return Asked(
+        parity=postprocessor.parity,
+        metric=METRIC_OF[postprocessor.parity],
+        epsilon=tuple(postprocessor.epsilon_.tolist()),
+        groups=tuple(map(label_text, postprocessor.groups_.tolist())),
+        aware=bool(getattr(model, "aware", False)),
+        has_target=rows.target is not None,
+        error=_error_name(postprocessor, rows),
+        classes=hasattr(model, "classes_"),
+    )
+
+
+def _own(postprocessor: ParityPostprocessor, rows: ReportRows, metric: str) -> Tolerance:
+    """The model as it is."""
+    sums = sum_policy(rows, postprocessor.policy_)
+    return Tolerance(
+        own_epsilon(postprocessor),
+        measure_policy(rows, sums, postprocessor.atoms_, metric),
+        fitted=True,
+        converged=postprocessor.result_.status.success,
+    )
+
+
+def _without_pipeline(model: Any, X: Any) -> tuple[Any, Any]:
+    """The parity model itself, and the rows as it sees them."""
+    last = model[-1] if isinstance(model, Pipeline) else model
+    if not hasattr(last, "_frontier_rows"):
+        raise TypeError(
+            "report needs a fitted ParityRegressor or ParityPostprocessor, or a pipeline that ends with one: "
+            f"got {type(last).__name__}."
+        )
+    return last, X if last is model or len(model) == 1 else model[:-1].transform(X)
+
+
+def _read(model: Any, X: Any, known: dict[str, Any]) -> ReportRows:
+    check_is_fitted(model, "postprocessor_" if hasattr(model, "estimator") else "policy_")
+    if known["sensitive_features"] is None:
+        raise ValueError("A report needs the group of each row: pass sensitive_features.")
+    if isinstance(model, ParityPostprocessor):
+        if not isinstance(X, tuple) or len(X) != 2:
+            raise ValueError("For a ParityPostprocessor, X is the pair (scores, group_proba).")
+        given = {"scores": X[0], "group_proba": X[1], **known}
+    else:
+        given = {"X": X, **known}
+    labels = tuple(model.groups_.tolist())
+    nothing = Rows(np.empty(0), np.empty((0, len(labels))), labels, None)  # no row of the fit is needed
+    return ReportRows.of(read_held_out(given, model, nothing))
+
+
+def _other_tolerances(
+    postprocessor: ParityPostprocessor, rows: ReportRows, metric: str, n_tolerances: int | None
+) -> tuple[list[Tolerance], str]:
+    """Other tolerances, and a sentence about where they come from."""
+    if n_tolerances == 0:
+        return [], "Other tolerances were not asked for."
+    try:
+        found = solve_again(postprocessor, rows, metric, n_tolerances)
+    except ValueError as error:
+        return [], f"Other tolerances could not be tried on these rows: {error}"
+    size = rows_to_solve(postprocessor, len(rows.scores))
+    shares = "" if np.ptp(postprocessor.epsilon_) == 0 else PROPORTIONS
+    return found, (
+        "At its own tolerance this is the model itself. At the others it is the parity step solved again on "
+        f"{size:,} of these rows and measured on the other half, then the other way round, so that no row "
+        f"judges what it had a part in.{shares}"
+    )
+
+
+def _from_frontier(
+    frontier: Frontier, rows: ReportRows, metric: str, own: Tolerance
+) -> tuple[list[Tolerance], str]:
+    """The models of a path that the user has made."""
+    found = []
+    for point in frontier.points:
+        if point.epsilon == own.epsilon:
+            continue
+        policy = getattr(point.model, "postprocessor_", point.model).policy_
+        atoms = policy.support.atoms
+        if len(atoms) != own.measured.masses.shape[1]:
+            raise ValueError(
+                f"frontier predicts {len(atoms)} values and model {own.measured.masses.shape[1]}: make it "
+                "from the same settings and rows, or give both the same atoms."
+            )
+        measured = measure_policy(rows, sum_policy(rows, policy), atoms, metric)
+        found.append(Tolerance(point.epsilon, measured, False, point.status.success))
+    return found, "Each tolerance has a model of its own, fitted like this one and measured on these rows."
+
+
+def _error_name(postprocessor: ParityPostprocessor, rows: ReportRows) -> str:
+    if own_cost(postprocessor.policy_) is not None:
+        return "Expected cost"
+    return "Squared distance to the scores" if rows.target is None else "Mean squared error"
+
+
+def _epsilon_of(rows: ReportRows, postprocessor: ParityPostprocessor) -> FloatArray | None:
+    """Tolerance of each group of the rows; None where these are not the groups of the fit."""
+    epsilon = postprocessor.epsilon_
+    if (epsilon == epsilon[0]).all():
+        return np.full(rows.n_groups, epsilon[0])
+    known = dict(zip(postprocessor.groups_.tolist(), epsilon.tolist(), strict=True))
+    if not all(label in known for label in rows.labels):
+        return None
+    return np.array([known[label] for label in rows.labels])
+
+
+def _groups(rows: ReportRows, postprocessor: ParityPostprocessor) -> tuple[Group, ...]:
+    epsilon = _epsilon_of(rows, postprocessor)
+    weight = rows.totals(np.ones(len(rows.scores)))
+    judged = rows.counts >= FEWEST_JUDGED
+    if not judged.any():
+        judged[:] = True
+    return tuple(
+        Group(
+            name=label_text(label),
+            rows=int(rows.counts[place]),
+            share=float(weight[place] / weight.sum()),
+            epsilon=None if epsilon is None else float(epsilon[place]),
+            judged=bool(judged[place]),
+        )
+        for place, label in enumerate(rows.labels)
+    )
+
+
+def _settings(model: Any, postprocessor: ParityPostprocessor, rows: ReportRows) -> dict[str, str]:
+    """Parameters as they were given, then what the fit made of them."""
+    settings = {name: plain_text(value) for name, value in model.get_params(deep=False).items()}
+    low, high = float(postprocessor.atoms_[0]), float(postprocessor.atoms_[-1])
+    shares = zip(postprocessor.groups_.tolist(), postprocessor.group_prior_.tolist(), strict=True)
+    prior = ", ".join(f"{label_text(label)}: {number(share)}" for label, share in shares)
+    return settings | {
+        "values that can be predicted": f"{len(postprocessor.atoms_)} from {number(low)} to {number(high)}",
+        "beta used": number(postprocessor.beta_, 6),
+        "group shares used": prior[:2000],
+        "solver used": f"{postprocessor.result_.solver}, {postprocessor.result_.n_iter} iterations",
+        "fingerprint of the parity step": _fingerprint(
+            postprocessor.atoms_, postprocessor.tilt_, postprocessor.group_prior_
+        ),
+        "fingerprint of the rows": _fingerprint(rows.scores.round(6), rows.codes),
+    }
+
+
+def _fingerprint(*arrays: Any) -> str:
+    """Short text that differs when the numbers do: two reports can be told to be about the same thing."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _versions() -> dict[str, str]:
+    import numba
+
+    return {
+        "evenhand": __version__,
+        "Python": platform.python_version(),
+        "NumPy": np.__version__,
+        "SciPy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+        "numba": numba.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def without_curves(facts: Facts) -> Facts:
+    """The same facts, for readers who do not draw."""
+    none = np.empty((0, 0), dtype=np.int64)
+    return replace(
+        facts,
+        before=replace(facts.before, shares=none),
+        tolerances=tuple(replace(stage, shares=none) for stage in facts.tolerances),
+    )

@@ -1,0 +1,270 @@
+"""Numbers and sentences for people who do not read formulas."""
+
+import unicodedata
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenhand.calibration import CalibrationDiagnosis
+from evenhand.certificates import Certificate, HeldOutCertificate
+from evenhand.reporting.facts import Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Notion:
+    """A parity notion in words."""
+
+    gap: str  # what its distance is called
+    asks: str  # "{epsilon}" stands for the tolerance
+    meaning: str
+
+
+NOTIONS = {
+    "cdf": Notion(
+        "gap",
+        "For every threshold, the share of predictions below it may differ between a group and everybody by "
+        "at most {epsilon}.",
+        "The gap of a group is the largest difference, over all thresholds, between the share of its "
+        "predictions below the threshold and the share of everybody's (the Kolmogorov-Smirnov distance).",
+    ),
+    "pmf": Notion(
+        "gap",
+        "The probability of each single prediction may differ between a group and everybody by at most "
+        "{epsilon}.",
+        "The gap of a group is the largest difference, over all predictions, between its probability in the "
+        "group and its probability among everybody.",
+    ),
+    "mean": Notion(
+        "gap in means",
+        "The average prediction of a group may differ from everybody's by at most {epsilon}.",
+        "The gap of a group is the difference between its average prediction and everybody's.",
+    ),
+    "tv": Notion(
+        "gap",
+        "The total variation distance of a group's predictions to everybody's may be at most {epsilon}.",
+        "The gap of a group is the share of its predictions that would have to change for its distribution "
+        "to be everybody's (total variation).",
+    ),
+    "w1": Notion(
+        "gap",
+        "The predictions of a group may lie at most {epsilon} away from everybody's, on average over the "
+        "distribution.",
+        "The gap of a group is how far its predictions would have to move, on average, for its distribution "
+        "to be everybody's (Wasserstein-1).",
+    ),
+}
+
+NOT_GIVEN = (
+    "Equal errors: the predictions of one group may still be less accurate than those of another.",
+    "The same answer for two similar people: predictions are drawn at random, and the draw is part of how "
+    "parity is reached.",
+    "A correction of skewed outcomes: the model learns from what was recorded.",
+    "A reason to use a model for a purpose: that is for people to decide.",
+)
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number as a person writes it.
+
+    >>> number(0.12345), number(1234567.0), number(0.0), number(None), number(-2.5)
+    ('0.123', '1,234,567', '0', '\N{EN DASH}', '\N{MINUS SIGN}2.5')
+    """
+    if value is None or not np.isfinite(value):
+        return "\N{EN DASH}"
+    size = abs(value)
+    if size >= 10 ** (digits - 1):
+        text = f"{size:,.0f}"
+    elif 0 < size < 1e-4:
+        mantissa, exponent = f"{size:.{digits - 1}e}".split("e")
+        text = f"{mantissa}e\N{MINUS SIGN}{-int(exponent)}"
+    else:
+        text = f"{size:.{digits}g}"
+    return ("\N{MINUS SIGN}" if value < 0 else "") + text
+
+
+def percent(share: float) -> str:
+    """A share in percent.
+
+    >>> percent(0.1234), percent(0.00001), percent(1.0)
+    ('12.3 %', 'less than 0.1 %', '100 %')
+    """
+    if 0 < share < 0.001:
+        return "less than 0.1 %"
+    return f"{number(100 * share)} %"
+
+
+def change(before: float, after: float) -> str:
+    """How much more or less, in percent of what was before.
+
+    >>> change(2.0, 2.5), change(2.0, 1.9), change(0.0, 1.0)
+    ('25 % more', '5 % less', '')
+    """
+    if not before > 0:
+        return ""
+    share = after / before - 1.0
+    return f"{number(100 * abs(share), 2)} % {'more' if share >= 0 else 'less'}"
+
+
+def label_text(label: Hashable) -> str:
+    """A group's label, and the parts of one made of several columns."""
+    return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+
+
+def named(name: str, most: int = 40) -> str:
+    """A name inside a sentence: quoted, cut where it is long, and kept from turning the words around it.
+
+    >>> named("x" * 50, most=5)
+    '\N{LEFT DOUBLE QUOTATION MARK}xxxx\N{HORIZONTAL ELLIPSIS}\N{RIGHT DOUBLE QUOTATION MARK}'
+    """
+    cut = name if len(name) <= most else name[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    if any(unicodedata.bidirectional(mark) in ("R", "AL", "RLE", "RLO", "RLI") for mark in cut):
+        cut = f"\N{FIRST STRONG ISOLATE}{cut}\N{POP DIRECTIONAL ISOLATE}"
+    return f"\N{LEFT DOUBLE QUOTATION MARK}{cut}\N{RIGHT DOUBLE QUOTATION MARK}"
+
+
+def span(values: tuple[float, ...]) -> str:
+    """One number, or the range of several."""
+    low, high = min(values), max(values)
+    return number(low) if low == high else f"{number(low)} to {number(high)}, depending on the group"
+
+
+def asked_sentence(facts: Facts) -> str:
+    """What was asked for."""
+    return NOTIONS[facts.asked.parity].asks.format(epsilon=span(facts.asked.epsilon))
+
+
+def reached_sentence(facts: Facts) -> str:
+    """What was reached on the report's rows."""
+    before, after = facts.before, facts.after
+    far, was = facts.groups[after.farthest], facts.groups[before.farthest]
+    text = (
+        f"On {facts.data.n_rows:,} rows that the model was not fitted on, the group farthest from everybody "
+        f"is {named(far.name)}, with a gap of {number(after.largest_gap)}. "
+    )
+    return text + f"Before the parity step it was {named(was.name)}, with {number(before.largest_gap)}."
+
+
+def cost_sentence(facts: Facts) -> str:
+    """What that cost."""
+    before, after = facts.before.risk, facts.after.risk
+    if not facts.asked.has_target:
+        return f"Outcomes were not given. {facts.asked.error}, in their place: {number(after)}."
+    more = f" ({change(before, after)})" if change(before, after) else ""
+    return f"{facts.asked.error} went from {number(before)} to {number(after)}{more}."
+
+
+def verdict(facts: Facts) -> dict[str, str]:
+    """What the held-out certificate says of the tolerance, in a word, for the headline."""
+    found = facts.held_out.numbers
+    if found is None or found["epsilon"] is None:
+        return {
+            "title": "Proved for new people",
+            "word": "no verdict",
+            "note": "bounds are below" if found else "these rows cannot tell",
+        }
+    upper, lower, epsilon = (np.asarray(found[name]) for name in ("upper", "lower", "epsilon"))
+    within, beyond = int((upper <= epsilon).sum()), int((lower > epsilon).sum())
+    title, n_groups = "Within tolerance for new people", len(upper)
+    if within == n_groups:
+        return {
+            "title": title,
+            "word": "proved",
+            "note": f"all groups, {percent(1 - found['delta'])} confidence",
+        }
+    if beyond:
+        return {"title": title, "word": "refuted", "note": f"for {beyond} of {n_groups} groups"}
+    left = f"for {n_groups - within} of {n_groups} groups"
+    return {"title": title, "word": "not decided", "note": f"too few rows to tell, {left}"}
+
+
+def unjudged_sentence(facts: Facts) -> str:
+    """Which groups no headline rests on; empty where there are none."""
+    small = facts.unjudged
+    if not small:
+        return ""
+    listed = ", ".join(f"{named(group.name)} ({group.rows:,})" for group in small[:5])
+    more = f" and {len(small) - 5:,} more" if len(small) > 5 else ""
+    return f"Too few rows to judge, and left out of the sentences above: {listed}{more}."
+
+
+def held_out_sentences(certificate: HeldOutCertificate, names: list[str]) -> tuple[str, ...]:
+    """The held-out certificate: what is proved of people who are not in these rows."""
+    sure = percent(1.0 - certificate.delta)
+    start = (
+        f"With {sure} confidence, and for all groups at once: if people like those in these rows were scored "
+        "without end, the gap of each group would lie between the two bounds in the table."
+    )
+    if certificate.epsilon is None:
+        return (start,)
+    within = [name for name, ok in zip(names, certificate.upper <= certificate.epsilon, strict=True) if ok]
+    beyond = [name for name, bad in zip(names, certificate.lower > certificate.epsilon, strict=True) if bad]
+    open_ = len(names) - len(within) - len(beyond)
+    return (start, *(text for text in (_proved(within), _refuted(beyond), _open(open_, len(names))) if text))
+
+
+def _proved(names: list[str]) -> str:
+    return f"Proved to be within the tolerance: {some_of(names)}." if names else ""
+
+
+def _refuted(names: list[str]) -> str:
+    return f"Proved to be beyond the tolerance: {some_of(names)}." if names else ""
+
+
+def _open(count: int, n_groups: int) -> str:
+    if not count:
+        return ""
+    whom = "any group is" if count == n_groups else f"{count} of {n_groups} groups are"
+    return f"These rows are too few to tell whether {whom} within the tolerance: more rows would narrow it."
+
+
+def some_of(names: list[str], most: int = 8) -> str:
+    """Names, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(map(named, names[:most])) + more
+
+
+def optimisation_sentences(certificate: Certificate) -> tuple[str, ...]:
+    """The certificate of the fit: what is proved of the rows it was made on."""
+    over = float(certificate.excess.max())
+    met = (
+        "every group is within its tolerance"
+        if over <= 1e-4 * max(1.0, float(certificate.epsilon.max()))
+        else f"a group is above its tolerance by up to {number(over)}"
+    )
+    gap, share = certificate.optimality_gap, certificate.relative_gap
+    best = f"at most {number(max(gap, 0.0))} above the least that any such predictor can have"
+    if np.isfinite(share) and gap > 0:
+        best += f" ({percent(share)} of it)"
+    if gap < 0:
+        best = "less than the tolerances allow, since they are exceeded"
+    return (
+        f"On the rows of the fit, taking the group probabilities at their word, {met}.",
+        f"The mean squared distance to the scores there is {number(certificate.risk)}: {best}.",
+        f"The solver says: {certificate.message}",
+    )
+
+
+def calibration_sentences(diagnosis: CalibrationDiagnosis, where: str) -> tuple[str, ...]:
+    """Whether the group probabilities mean what they say."""
+    over = diagnosis.parity_cost > diagnosis.parity_cost_limit
+    names = [label_text(group) for group, far in zip(diagnosis.groups, over, strict=True) if far]
+    start = (
+        "Parity is reached without looking at the group: the model only sees the probability of it. These "
+        f"probabilities were compared with the known groups of {diagnosis.n_rows:,} {where}."
+    )
+    if not names:
+        return (start, "They are as good as exact probabilities would look on as many rows.")
+    worst = float(diagnosis.parity_cost[over].max())
+    return (
+        start,
+        f"They are off by more than chance explains for {some_of(names)}. This can add up to "
+        f"{number(worst, 2)} to the gap that the fit promises. Calibrating the group model may help.",
+    )
+
+
+def plain_text(value: Any, most: int = 300) -> str:
+    """A setting as text on one line, cut where it is very long."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= most else text[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"

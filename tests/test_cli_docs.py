@@ -1,0 +1,30 @@
+"""Every example of docs/cli.md is run as it stands, in its order, and prints what the page says."""
+
+import doctest
+import re
+import shlex
+
+EXAMPLE = re.compile(r"```console\n\$ evenhand (?P<command>.*?)\n(?P<output>.*?)```", re.DOTALL)
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+
+
+def test_the_examples_of_the_page_print_what_it_says(run, project_root, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    examples = list(EXAMPLE.finditer((project_root / "docs" / "cli.md").read_text()))
+    assert len(examples) >= 7
+    for example in examples:
+        outcome = run(*shlex.split(example["command"]))
+        assert outcome.code == 0, outcome.err
+        wanted = example["output"]
+        assert doctest.OutputChecker().check_output(wanted, outcome.out, FLAGS), (
+            f"evenhand {example['command']}\nprinted\n{outcome.out}\nbut the page says\n{wanted}"
+        )
+
+
+def test_the_page_tells_every_exit_code_and_every_command(project_root):
+    from evenhand.cli.app import app
+    from evenhand.cli.errors import ExitCode
+
+    page = (project_root / "docs" / "cli.md").read_text()
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)} == set(map(int, ExitCode))
+    assert all(f"| `{command.name}` |" in page for command in app.registered_commands)
