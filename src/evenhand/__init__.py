@@ -1,6 +1,6 @@
 """Predictions whose distribution is the same in every group, without the group at prediction time."""
 
-from evenhand import certificates, datasets, metrics, plots, solvers
+from evenhand import baselines, certificates, datasets, metrics, plots, solvers
 from evenhand._kernels.chunks import get_num_threads, set_num_threads
 from evenhand._version import __version__
 from evenhand.audit import audit
@@ -14,6 +14,7 @@ __all__ = [
     "ParityRegressor",
     "__version__",
     "audit",
+    "baselines",
     "certificates",
     "datasets",
     "frontier",

@@ -1,9 +1,11 @@
 """The reduction of Agarwal, Dudik and Wu: regression under demographic parity by repeated regression."""
 
+import math
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils import check_array, indexable
+from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted, validate_data
 
 from evenhand._typing import FloatArray
 from evenhand._validation import check_epsilon
@@ -41,8 +43,8 @@ class ADW(PmfRegressor):
         Values that are predicted: a number of equally spaced ones, or the values.
     bounds : "auto" or (low, high), default="auto"
         Range of the atoms; "auto" is that of y.
-    max_iter : int, default=50
-        Rounds of exponentiated gradient.
+    min_iter, max_iter : int, default=15, 50
+        Fewest and most rounds of the game.
     nu : "auto" or float, default="auto"
         Gap of duality at which to stop, for targets scaled to [0, 1]; "auto" is half of the standard error
         of the loss without constraints.
@@ -82,6 +84,7 @@ class ADW(PmfRegressor):
         epsilon: Any = 0.05,
         atoms: Any = 41,
         bounds: Any = "auto",
+        min_iter: int = 15,
         max_iter: int = 50,
         nu: Any = "auto",
         price_bound: Any = "auto",
@@ -91,6 +94,7 @@ class ADW(PmfRegressor):
         self.epsilon = epsilon
         self.atoms = atoms
         self.bounds = bounds
+        self.min_iter = min_iter
         self.max_iter = max_iter
         self.nu = nu
         self.price_bound = price_bound
@@ -107,19 +111,25 @@ class ADW(PmfRegressor):
         sensitive_features : array or data frame of shape (n_rows,) or (n_rows, n_columns)
             Group of each row; not needed to predict.
         """
-        table = self._table(X, reset=True)
+        table = self._table(X)
         target = check_target(y, "ADW")
         check_consistent_length(table, target)
         groups = encode_groups(row_labels(sensitive_features, len(target)))
         support = self._support(target)
         slack = check_epsilon(self.epsilon, groups.labels)
+        if not 1 <= self.min_iter <= self.max_iter:
+            raise ValueError(
+                "min_iter and max_iter must be positive, the first at most the second: got "
+                f"{self.min_iter!r} and {self.max_iter!r}."
+            )
         unit = (support.atoms - support.atoms[0]) / np.ptp(support.atoms)
         scaled = (support.clip(target) - support.atoms[0]) / np.ptp(support.atoms)
         rows = Rows(scaled, groups.codes, unit, slack)
-        game = Game(rows, self._learner(table), self._price_bound(slack))
-        nu = self._open(game, rows)
-        saddle = find_saddle(game, nu, self.max_iter)
+        game = Game.open(rows, self._learner(table), self._price_bound(slack))
+        nu = self._nu(game)
+        saddle = find_saddle(game, nu, self.min_iter, self.max_iter)
         used = np.flatnonzero(saddle.weights)
+        validate_data(self, X, skip_check_array=True)  # notes the features' names and number
         self.atoms_ = support.atoms
         self.models_ = [game.models[number] for number in used]
         self.weights_ = saddle.weights[used]
@@ -131,19 +141,18 @@ class ADW(PmfRegressor):
     def predict_pmf(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """Probability of each of `atoms_` for each row, (n_rows, n_atoms)."""
         check_is_fitted(self, "models_")
-        table = self._table(X, reset=False)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        table = self._table(X)
         unit = (self.atoms_ - self.atoms_[0]) / np.ptp(self.atoms_)
-        rows = np.arange(table.shape[0])
+        rows = np.arange(_num_samples(table))
         pmf = np.zeros((len(rows), len(unit)))
         for model, weight in zip(self.models_, self.weights_, strict=True):
             pmf[rows, nearest_atom(np.asarray(model.predict(table)), unit)] += weight
         return pmf
 
-    def _table(self, X: Any, *, reset: bool) -> Any:
-        """Floats for the learners of this module; an estimator gets X as it is."""
-        as_is = not isinstance(self.learner, str)
-        table = validate_data(self, X, reset=reset, skip_check_array=as_is)
-        return table if as_is else table.astype(np.float64)
+    def _table(self, X: Any) -> Any:
+        """Floats for the learners that have a name; an estimator gets X as it is."""
+        return check_array(X, dtype=np.float64) if isinstance(self.learner, str) else indexable(X)[0]
 
     def _support(self, target: FloatArray) -> Support:
         bounds = self.bounds
@@ -167,18 +176,11 @@ class ADW(PmfRegressor):
             raise ValueError(f'price_bound must be "auto" or a positive number: got {self.price_bound!r}.')
         return float(self.price_bound)
 
-    def _open(self, game: Game, rows: Rows) -> float:
-        """Start with the model without constraints and with a constant one, and tell the gap to reach.
-
-        A constant meets any tolerance: with it, the known predictors always have a feasible mixture.
-        """
-        model, values = game.learn(rows.targets)
-        game.add(model, values)
-        game.add(*game.learn(np.full_like(rows.targets, rows.targets.mean())))
-        game.n_calls = 2
+    def _nu(self, game: Game) -> float:
         if isinstance(self.nu, str) and self.nu == "auto":
-            losses = (rows.targets - rows.atoms[nearest_atom(values, rows.atoms)]) ** 2
-            return ACCURACY * float(losses.std()) / np.sqrt(len(losses))
+            rows = game.rows
+            losses = (rows.targets - rows.atoms[nearest_atom(game.fitted, rows.atoms)]) ** 2
+            return ACCURACY * float(losses.std()) / math.sqrt(len(losses))
         if isinstance(self.nu, str) or not self.nu >= 0:
             raise ValueError(f'nu must be "auto" or a number that is not negative: got {self.nu!r}.')
         return float(self.nu)

@@ -55,7 +55,8 @@ class PmfRegressor(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
         key = key_from(self.random_state)
         uniforms = choose_uniforms(len(pmf), key, random_state, ids, lambda: uniforms_from_table(X, key))
         below = np.cumsum(pmf, axis=1) < uniforms[:, None] - SUM_ROUNDING
-        return self.atoms_[np.minimum(below.sum(axis=1), len(self.atoms_) - 1)]
+        drawn: FloatArray = self.atoms_[np.minimum(below.sum(axis=1), len(self.atoms_) - 1)]
+        return drawn
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None) -> float:
         """`R^2 = 1 - E[(Y - prediction)^2] / Var(Y)`, with the expectation over the draws taken exactly."""
@@ -76,6 +77,13 @@ def check_target(y: Any, name: str) -> FloatArray:
     checked = check_array(y, ensure_2d=False, dtype="numeric", input_name="y")
     target: FloatArray = column_or_1d(checked, warn=True).astype(np.float64)
     return target
+
+
+def one_hot(positions: IntArray, n_atoms: int) -> FloatArray:
+    """All mass on one atom in each row, (n_rows, n_atoms)."""
+    pmf = np.zeros((len(positions), n_atoms))
+    pmf[np.arange(len(positions)), positions] = 1.0
+    return pmf
 
 
 def nearest_atom(values: FloatArray, atoms: FloatArray) -> IntArray:

@@ -9,15 +9,13 @@ The thresholds z_j lie half way between the atoms, so a gap within epsilon is a 
 within epsilon.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from evenhand._typing import FloatArray, IntArray
 from evenhand.baselines.base import nearest_atom
 from evenhand.baselines.learners import Learner, Model
-
-IMPROVEMENT = 1e-12  # of the Lagrangian, below which a predictor is not a new one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,21 +44,21 @@ class Rows:
         gaps: FloatArray = above / self.shares[:, None] - above.sum(axis=0)
         return gaps
 
-    def pseudo_targets(self, prices: FloatArray) -> FloatArray:
-        """The atom that is cheapest for each row at `prices`, were it free to choose, (n_rows,).
+    def cheapest(self, values: FloatArray, prices: FloatArray) -> FloatArray:
+        """The atom that suits each row best at `prices`, for rows whose outcome is `values`, (n_rows,).
 
-        Row i pays `(y_i - a_k)^2 + t_sk` for atom k, with t_sk the cumulated prices of its group. What
-        depends on k is linear in y_i, so the choice of a group is read off a lower envelope of lines, once
-        for all of its rows.
+        Row i pays `(value_i - a_k)^2 + t_sk` for atom k, with t_sk the cumulated prices of its group. What
+        depends on k is linear in the value, so the choice of a group is read off a lower envelope of lines,
+        once for all of its rows.
         """
         tolls = np.zeros((len(self.slack), len(self.atoms)))
         np.cumsum(prices / self.shares[:, None] - prices.sum(axis=0), axis=1, out=tolls[:, 1:])
-        chosen = np.empty(len(self.targets))
+        chosen = np.empty(len(values))
         for group, toll in enumerate(tolls):
             rows = self.codes == group
             kept = lower_hull(self.atoms, self.atoms**2 + toll)
             turns = np.diff((self.atoms**2 + toll)[kept]) / np.diff(self.atoms[kept]) / 2
-            chosen[rows] = self.atoms[kept][np.searchsorted(turns, self.targets[rows])]
+            chosen[rows] = self.atoms[kept][np.searchsorted(turns, values[rows])]
         return chosen
 
 
@@ -89,42 +87,56 @@ class Game:
     rows: Rows
     learn: Learner
     bound: float  # on the sum of |lambda|
-    models: list[Model] = field(default_factory=list)
-    losses: FloatArray = field(default_factory=lambda: np.empty(0))
-    gaps: FloatArray = field(default_factory=lambda: np.empty((0, 0, 0)))  # (n_models, n_groups, n_atoms - 1)
+    fitted: FloatArray  # values of the model without constraints, (n_rows,)
+    models: list[Model]
+    losses: FloatArray  # (n_models,)
+    gaps: FloatArray  # (n_models, n_groups, n_atoms - 1)
     n_calls: int = 0  # of the learner
 
-    def add(self, model: Model, values: FloatArray) -> int:
-        """Take in a predictor with these values on the rows, and tell its number."""
-        positions = nearest_atom(values, self.rows.atoms)
-        gaps = self.rows.gaps(positions)
-        self.models.append(model)
-        self.losses = np.append(self.losses, self.rows.loss(positions))
-        self.gaps = gaps[None] if len(self.models) == 1 else np.concatenate([self.gaps, gaps[None]])
-        return len(self.models) - 1
+    @classmethod
+    def open(cls, rows: Rows, learn: Learner, bound: float) -> "Game":
+        """A game that knows the model without constraints, and a constant one.
 
-    def best_response(self, prices: FloatArray) -> int:
-        """Number of the best predictor known at `prices`, after the learner has had its say."""
-        targets = self.rows.pseudo_targets(prices)
-        model, values = self.learn(targets)
+        A constant meets any tolerance: with it, the known predictors always have a feasible mixture.
+        """
+        model, fitted = learn(rows.targets)
+        shape = 0, len(rows.slack), len(rows.atoms) - 1
+        game = cls(rows, learn, bound, fitted, [], np.empty(0), np.empty(shape), n_calls=1)
+        game.add(model, fitted)
+        game.ask(np.full_like(rows.targets, rows.targets.mean()))
+        return game
+
+    def ask(self, targets: FloatArray) -> None:
+        """Take in the learner's answer to `targets`."""
         self.n_calls += 1
-        positions = nearest_atom(values, self.rows.atoms)
-        value = self.rows.loss(positions) + float(np.sum(prices * self.rows.gaps(positions)))
-        known = self.losses + np.tensordot(self.gaps, prices, 2) if self.models else np.array([np.inf])
-        if value < known.min() - IMPROVEMENT:
-            return self.add(model, values)
-        return int(known.argmin())
+        self.add(*self.learn(targets))
 
-    def mixture(self, weights: FloatArray) -> tuple[float, FloatArray]:
-        """Loss and gaps (n_groups, n_atoms - 1) of the predictors, mixed by `weights`."""
-        n_mixed = len(weights)
-        return float(weights @ self.losses[:n_mixed]), np.tensordot(weights, self.gaps[:n_mixed], 1)
+    def add(self, model: Model, values: FloatArray) -> None:
+        """Take in a predictor with these values on the rows, unless one like it is known."""
+        positions = nearest_atom(values, self.rows.atoms)
+        loss, gaps = self.rows.loss(positions), self.rows.gaps(positions)
+        if (self.losses == loss).any() and (self.gaps[self.losses == loss] == gaps).all(axis=(1, 2)).any():
+            return
+        self.models.append(model)
+        self.losses = np.append(self.losses, loss)
+        self.gaps = np.concatenate([self.gaps, gaps[None]])
+
+    def respond(self, prices: FloatArray) -> int:
+        """Number of the best predictor known at `prices`, after the learner has had its say.
+
+        A learner of the mean can only approximate the best response. It is asked twice: with the atoms that
+        suit the rows by their outcome, as the authors do, and by the outcome that is expected of them, which
+        is the same cost with less noise. Every answer is kept, since mixtures may use what no prices favour.
+        """
+        for values in (self.rows.targets, self.fitted):
+            self.ask(self.rows.cheapest(values, prices))
+        return int((self.losses + np.tensordot(self.gaps, prices, 2)).argmin())
 
     def lagrangian(self, loss: float, gaps: FloatArray, prices: FloatArray) -> float:
-        """`L` of a mixture with this loss and these gaps."""
+        """`L` of a predictor or mixture with this loss and these gaps."""
         return loss + float(np.sum(prices * gaps) - self.rows.slack @ np.abs(prices).sum(axis=1))
 
     def worst(self, loss: float, gaps: FloatArray) -> float:
-        """Largest `L` that any prices within the bound can make of a mixture."""
+        """Largest `L` that any prices within the bound can make of it."""
         excess = np.abs(gaps).max(axis=1) - self.rows.slack
         return loss + self.bound * max(0.0, float(excess.max()))

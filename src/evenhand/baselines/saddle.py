@@ -8,10 +8,9 @@ from scipy.optimize import linprog
 from evenhand._typing import FloatArray
 from evenhand.baselines.game import Game
 
-RATE = 2.0  # first step of the prices' player, over the bound
-SHRINK = 0.8  # of the step, and of the gap that is progress enough to keep it
-FIRST_CHECK, NEXT_CHECK = 5, 1.6  # iterations at which the step is checked: the first, and the ratio of two
-SCALES = (1.0, 2.0, 5.0, 10.0)  # of the prices: a learner that only approximates may answer louder ones better
+RATE = 2.0  # step of the prices' player, over the bound
+# Of the prices: a learner that only approximates the best response may answer louder ones better.
+SCALES = (1.0, 2.0, 5.0, 10.0)
 NEGLIGIBLE = 1e-9  # weight of a predictor
 
 
@@ -22,62 +21,41 @@ class Saddle:
     weights: FloatArray  # of the game's predictors, (n_models,), sum to one
     gap: float  # of duality
     n_iter: int
-    converged: bool  # gap <= nu
 
 
-def find_saddle(game: Game, nu: float, max_iter: int) -> Saddle:
-    """Play until the duality gap is at most `nu`, and keep the mixture with the smallest gap.
+def find_saddle(game: Game, nu: float, min_iter: int, max_iter: int) -> Saddle:
+    """Play until the duality gap is at most `nu`.
 
-    Each round takes a step of exponentiated gradient, and also solves the game exactly over the predictors
-    that are known; the better of the two mixtures counts.
+    Each round takes a step of exponentiated gradient, which finds predictors, and solves the game exactly
+    over all that are known, whose mixture is never worse than the average of the steps. The gap is the one
+    that the learner can show, so `min_iter` rounds are played even where it sees none, unless no tolerance
+    binds: then the prices are zero, and the model without constraints is the answer.
     """
-    shape = game.gaps.shape[1:]
-    logits = np.zeros((2, *shape))  # of the prices for gaps above epsilon, and below -epsilon
-    played, priced = np.zeros(0), np.zeros(shape)
-    rate, checked, last_gap = RATE / game.bound, FIRST_CHECK, np.inf
-    best = Saddle(np.ones(1), np.inf, 0, False)
-    averages: list[float] = []
-    for t in range(max_iter):
-        prices = _prices(logits, game.bound)
-        priced += prices
-        response = game.best_response(prices)
-        played = _padded(played, len(game.models))
-        played[response] += 1.0
-        mixtures = [(played / played.sum(), priced / (t + 1)), solve_known(game)]
-        gaps = [duality_gap(game, *mixture, nu) for mixture in mixtures]
-        averages.append(gaps[0])
-        for (weights, _), gap in zip(mixtures, gaps, strict=True):
-            if gap < best.gap:
-                best = Saddle(weights, gap, t + 1, gap <= nu)
-        if best.converged:
+    logits = np.zeros((2, *game.gaps.shape[1:]))  # of the prices for gaps above epsilon, and below -epsilon
+    signs = np.array([1.0, -1.0])[:, None, None]
+    for n_iter in range(1, max_iter + 1):
+        response = game.respond(_prices(logits, game.bound))
+        logits += RATE / game.bound * (signs * game.gaps[response] - game.rows.slack[:, None])
+        weights, prices = solve_known(game)
+        gap = duality_gap(game, weights, prices)
+        if gap <= nu and (n_iter >= min_iter or not prices.any()):
             break
-        if t >= NEXT_CHECK * checked:
-            if min(averages) > SHRINK * last_gap:
-                rate *= SHRINK
-            checked, last_gap = t, min(averages)
-        excess = game.gaps[response] * np.array([1.0, -1.0])[:, None, None] - game.rows.slack[:, None]
-        logits += rate * excess
-    return best
+    return Saddle(weights, gap, n_iter)
 
 
-def duality_gap(game: Game, weights: FloatArray, prices: FloatArray, nu: float) -> float:
+def duality_gap(game: Game, weights: FloatArray, prices: FloatArray) -> float:
     """How much either player could still gain by leaving the pair of mixture and prices."""
-    loss, gaps = game.mixture(weights)
+    loss, gaps = float(weights @ game.losses), np.tensordot(weights, game.gaps, 1)
     value = game.lagrangian(loss, gaps, prices)
-    gap = game.worst(loss, gaps) - value
-    for scale in SCALES:
-        if gap > nu:  # no need to know how much larger
-            break
-        response = game.best_response(scale * prices)
-        reached = game.lagrangian(float(game.losses[response]), game.gaps[response], prices)
-        gap = max(gap, value - reached)
-    return gap
+    responses = [game.respond(scale * prices) for scale in SCALES]
+    reached = [game.lagrangian(float(game.losses[k]), game.gaps[k], prices) for k in responses]
+    return max(game.worst(loss, gaps) - value, value - min(reached))
 
 
 def solve_known(game: Game) -> tuple[FloatArray, FloatArray]:
     """The saddle point over the predictors that are known: weights (n_models,) and prices.
 
-        min_{weights, excess}  weights . losses + bound * excess    with |gaps of the mixture| <= epsilon + excess
+    min_{weights, excess}  weights . losses + bound * excess    with |gaps of the mixture| <= epsilon + excess
     """
     n_models, (n_groups, n_cuts) = len(game.models), game.gaps.shape[1:]
     table = game.gaps.reshape(n_models, -1).T
@@ -105,7 +83,3 @@ def _prices(logits: FloatArray, bound: float) -> FloatArray:
     above, below = bound * shares / (shares.sum() + np.exp(-top))
     prices: FloatArray = above - below
     return prices
-
-
-def _padded(counts: FloatArray, length: int) -> FloatArray:
-    return np.concatenate([counts, np.zeros(length - len(counts))])
