@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import check_array, indexable
-from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import _num_samples, check_consistent_length, validate_data
 
 from evenhand._typing import FloatArray
 from evenhand._validation import check_epsilon
@@ -140,9 +140,7 @@ class ADW(PmfRegressor):
 
     def predict_pmf(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """Probability of each of `atoms_` for each row, (n_rows, n_atoms)."""
-        check_is_fitted(self, "models_")
-        validate_data(self, X, reset=False, skip_check_array=True)
-        table = self._table(X)
+        table = self._table(self._known_rows(X))
         unit = (self.atoms_ - self.atoms_[0]) / np.ptp(self.atoms_)
         rows = np.arange(_num_samples(table))
         pmf = np.zeros((len(rows), len(unit)))

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import indexable
-from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import _num_samples, check_consistent_length, validate_data
 
 from evenhand._typing import FloatArray
 from evenhand._validation import Labels
@@ -65,14 +65,12 @@ class AwareRegressor(PmfRegressor):
 
     def predict_pmf(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """Probability of each of `atoms_` for each row, which needs its group, (n_rows, n_atoms)."""
-        check_is_fitted(self, "estimator_")
-        (X,) = indexable(X)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        rows = self._known_rows(X)
         if sensitive_features is None:
             raise ValueError("This model is aware: pass the group of each row as sensitive_features.")
         labels: Labels = tuple(self.groups_.tolist())
-        known = encode_known(sensitive_features, _num_samples(X), labels, "sensitive_features")
-        return self._pmf(model_values(self.estimator_, X), known)
+        known = encode_known(sensitive_features, _num_samples(rows), labels, "sensitive_features")
+        return self._pmf(model_values(self.estimator_, rows), known)
 
     @abstractmethod
     def _fit_step(self, scores: FloatArray, groups: Groups) -> dict[str, Any]:

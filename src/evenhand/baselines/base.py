@@ -6,10 +6,11 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import indexable
-from sklearn.utils.validation import check_array, column_or_1d
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from evenhand._typing import FloatArray, IntArray
 from evenhand.draws import RandomState, choose_uniforms, key_from, uniforms_from_table
+from evenhand.estimators.base import _require_table
 from evenhand.metrics import risk
 
 SUM_ROUNDING = 1e-12  # by which cumulated probabilities may miss one
@@ -68,6 +69,14 @@ class PmfRegressor(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if spread == 0.0:
             return 1.0 if error == 0.0 else 0.0
         return 1.0 - error / spread
+
+    def _known_rows(self, X: Any) -> Any:
+        """Rows to predict on, with the features of the fit."""
+        check_is_fitted(self, "atoms_")
+        (X,) = indexable(X)
+        _require_table(X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return X
 
 
 def check_target(y: Any, name: str) -> FloatArray:

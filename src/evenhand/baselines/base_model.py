@@ -3,8 +3,8 @@
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils import indexable
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils import get_tags, indexable
+from sklearn.utils.validation import check_consistent_length, validate_data
 
 from evenhand._typing import FloatArray
 from evenhand._validation import check_scores
@@ -58,8 +58,7 @@ class BaseModel(PmfRegressor):
         (X,) = indexable(X)
         target = check_target(y, type(self).__name__)
         check_consistent_length(X, target)
-        estimator = default_regressor() if self.estimator is None else self.estimator
-        model = fit_model(estimator, X, target, None, "estimator")
+        model = fit_model(self._base_estimator(), X, target, None, "estimator")
         atoms = make_support(self.atoms, self.bounds, model_values(model, X)).atoms
         validate_data(self, X, skip_check_array=True)
         self.estimator_, self.atoms_ = model, atoms
@@ -77,10 +76,16 @@ class BaseModel(PmfRegressor):
         return self._values(X)
 
     def _values(self, X: Any) -> FloatArray:
-        check_is_fitted(self, "estimator_")
-        (X,) = indexable(X)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        return model_values(self.estimator_, X)
+        rows = self._known_rows(X)
+        return model_values(self.estimator_, rows)
+
+    def _base_estimator(self) -> Any:
+        return default_regressor() if self.estimator is None else self.estimator
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(self._base_estimator()).input_tags
+        return tags
 
 
 def model_values(model: Any, X: Any) -> FloatArray:

@@ -58,7 +58,8 @@ class Transport:
         if moved == 0.0:
             reached = (scores[:, None] < cuts).astype(np.float64)
         else:
-            upto = self.below((cuts - (1.0 - moved) * scores[:, None]) / moved)
+            stayed = 0.0 if moved == 1.0 else (1.0 - moved) * scores[:, None]  # a scalar: one row for all
+            upto = self.below((cuts - stayed) / moved)
             width = (high - low)[:, None]
             # A score between those of the fit has one level, and so one image.
             inside = np.clip((upto - low[:, None]) / np.where(width > 0, width, 1.0), 0.0, 1.0)
