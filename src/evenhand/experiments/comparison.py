@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from sklearn.linear_model import LinearRegression
 
 from evenhand._typing import FloatArray, IntArray
 from evenhand.baselines import ADW, WassersteinBarycentre
@@ -119,11 +120,15 @@ def _predict_unaware(model: Any, rows: PaperRows, which: IntArray) -> FloatArray
 
 
 def fit_adw(rows: PaperRows, method: str, epsilon: float) -> ADW:
-    """ADW-1 or ADW-2 with least squares, on the grid of the published comparison."""
+    """ADW-1 or ADW-2 with least squares, on the grid of the published comparison.
+
+    The "plain" ones have no intercept, as the learner of the published comparison has none.
+    """
     labeled, unlabeled, _ = rows.split
-    used = np.concatenate([labeled, unlabeled]) if method == "adw_1" else labeled
+    used = np.concatenate([labeled, unlabeled]) if method.startswith("adw_1") else labeled
     features, target, groups = rows.labels(used)
-    model = ADW(epsilon=epsilon, atoms=ADW_ATOMS, bounds=(0.0, 1.0))
+    learner = LinearRegression(fit_intercept=False) if method.endswith("plain") else "ls"
+    model = ADW(learner, epsilon=epsilon, atoms=ADW_ATOMS, bounds=(0.0, 1.0))
     return model.fit(features, target, sensitive_features=groups)
 
 
@@ -142,5 +147,7 @@ METHODS: dict[str, Callable[[PaperRows, Cell], Iterator[Row]]] = {
     "cdf_tuned_both": _regressor,
     "adw_1": _adw,
     "adw_2": _adw,
+    "adw_1_plain": _adw,
+    "adw_2_plain": _adw,
     "barycentre": _barycentre,
 }
