@@ -1,4 +1,4 @@
-"""Seconds of a fit of ADW by learner and data set, over those of our batch fit, and what each of them reached.
+"""Time of a fit of ADW by learner and data set, over that of our batch fit, and what each of them reached.
 
 Both are timed whole, from raw rows: ours fits its two models on the labelled 40 % and its parity step on the
 unlabelled 40 %; ADW-1 has the labels of both, ADW-2 is trained on the labelled alone. `--quick` leaves out

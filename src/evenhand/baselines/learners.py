@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
-from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
@@ -92,6 +91,9 @@ def regressor(estimator: BaseEstimator, X: Any) -> Learner:
 
 def trees(X: FloatArray) -> Learner:
     """A small random forest."""
+    # Imported here: ensembles are slow to import, and `import evenhand` does not need them.
+    from sklearn.ensemble import RandomForestRegressor
+
     forest = RandomForestRegressor(N_TREES, max_depth=TREE_DEPTH, random_state=0)
     return regressor(forest, X)
 
