@@ -47,9 +47,9 @@ def fetch(source: Source, file_name: str, folder: Path) -> Path:
             content = _converted(source, file_name, content.decode("utf-8"))
     except (OSError, ValueError) as error:  # no connection or no such page; another file than the known one
         raise ConnectionError(
-            f"{file_name} could not be downloaded from {source.url}: {str(error).rstrip('.')}. Try again when "
-            "online, or get the file yourself and pass the folder that holds it as data_home=, or name that folder in the "
-            "environment variable EVENHAND_DATA."
+            f"{file_name} could not be downloaded from {source.url}: {str(error).rstrip('.')}. Try again "
+            "when online, or get the file yourself and pass the folder that holds it as data_home=, or name "
+            "that folder in the environment variable EVENHAND_DATA."
         ) from error
     folder.mkdir(parents=True, exist_ok=True)
     _write_at_once(path, content)
