@@ -86,8 +86,8 @@ def draw_published(frame: Columns) -> Any:
     axes[0].set_ylabel(RISK_LABEL)
     table = against_published(frame)
     met = {name: where(table, setting=name)["within"] for name in list(SETTINGS)[:2]}
-    told = [f"{sum(within)} of {len(within)} with {name}" for name, within in met.items()]
-    return _with_legend(axes, f"Within one published deviation in risk and distance: {', '.join(told)}")
+    counts = [f"{sum(within)} of {len(within)} with {name}" for name, within in met.items()]
+    return _with_legend(axes, f"Within one published deviation in risk and distance: {', '.join(counts)}")
 
 
 def draw_comparison(frame: Columns) -> Any:

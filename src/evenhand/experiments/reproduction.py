@@ -5,12 +5,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from evenhand.experiments.frames import describe_run, to_columns, write_frame
-from evenhand.experiments.page import write_page
+from evenhand.experiments.page import frame_path, write_page
 from evenhand.experiments.runner import Progress, run_cells
 from evenhand.experiments.studies import FULL, QUICK, STUDIES
 
 CELLS = ".cells"  # folder of the finished cells, in the folder of the results
-PREFIX = "reproduction-"  # of the files
 
 
 def reproduce(
@@ -57,8 +56,9 @@ def reproduce(
         jobs = 1 if study.alone else n_jobs or cores
         rows = run_cells(cells, study.compute, out / CELLS, n_jobs=jobs, progress=report)
         seeds = sorted({cell.split for cell in cells})
-        path = out / "results" / f"{PREFIX}{study.name}.csv"
-        write_frame(to_columns(rows), path, {**about, "study": study.name, "seeds": seeds})
+        write_frame(
+            to_columns(rows), frame_path(out, study.name), {**about, "study": study.name, "seeds": seeds}
+        )
         before += len(cells)
     return write_page(out)
 
