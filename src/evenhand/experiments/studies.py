@@ -45,7 +45,7 @@ FULL = Scale(
     solver_exponents=(1.0, 2.0, 4.0, 5.0, 6.0, 8.0, 16.0),
     n_seeds=3,
     n_records=100,
-    oracle_splits=3,
+    oracle_splits=2,
     timing_rounds=3,
 )
 QUICK = Scale(
