@@ -55,8 +55,10 @@ def where(columns: Mapping[str, Sequence[Any]], **wanted: Any) -> Columns:
     >>> where({"a": [1, 2, 1], "b": [3, 4, 5]}, a=1)["b"]
     [3, 5]
     """
-    rows = [row for row in to_rows(columns) if all(row[name] == value for name, value in wanted.items())]
-    return {name: [row[name] for row in rows] for name in columns}
+    sought = tuple(wanted.values())
+    looked_at = zip(*(columns[name] for name in wanted), strict=True)
+    kept = [place for place, values in enumerate(looked_at) if values == sought]
+    return {name: [values[place] for place in kept] for name, values in columns.items()}
 
 
 def unique(columns: Mapping[str, Sequence[Any]], name: str) -> list[Any]:

@@ -92,13 +92,12 @@ def _comparison_settings(scale: Scale, dataset: str) -> dict[str, dict[str, dict
     both: dict[str, dict[str, Any]] = {
         "base": {},
         "base_on_grid": {},
+        "base_plain": {},
         "paper": paper,
         "pmf": pmf,
         "cdf": cdf,
         "adw_1": adw,
         "adw_2": adw,
-        "adw_1_plain": {"exponents": tuple(told.adw_1.exponents.tolist())},
-        "adw_2_plain": {"exponents": tuple(told.adw_2.exponents.tolist())},
     }
     return {
         "text": {
