@@ -31,7 +31,7 @@ def reproduce(
         Folder of `results/` (a CSV for each study and a JSON that says how it was made), `figures/`,
         `reproduction.md` and the finished cells.
     quick : bool, default=False
-        Fewer splits and tolerances: some minutes on two cores become about one.
+        Fewer splits and tolerances: about a fifth of the time.
     only : str or iterable of str, default=None
         Names of studies: convergence, comparison, solvers, synthetic, oracle, timing. None: all of them.
     n_jobs : int or None, default=None
