@@ -55,6 +55,46 @@ def test_the_finer_groups_of_a_file_refine_its_two_groups(data_home):
         assert len(pairs) == n_groups
 
 
+@pytest.mark.parametrize(
+    ("load", "sensitive", "n_groups", "n_features"),
+    [
+        (load_law_school, "race", 8, 9),
+        (load_law_school, ["white", "gender"], 4, 8),
+        (load_communities, "race", 4, 118),
+        (load_adult, ["sex", "white"], 4, 6),
+        (load_adult, ["sex", "race"], 10, 6),
+    ],
+)
+def test_other_groups_can_be_asked_for(load, sensitive, n_groups, n_features, data_home):
+    bunch = load(data_home, sensitive=sensitive)
+    assert len(np.unique(bunch.sensitive_features)) == n_groups
+    assert bunch.data.shape[1] == len(bunch.feature_names) == n_features
+    assert not set(np.atleast_1d(sensitive)) & set(bunch.feature_names)
+    assert [len(rows) for rows in paper_split(bunch, random_state=0)][2] > 0
+
+
+@pytest.mark.parametrize(
+    ("load", "target"),
+    [(load_law_school, "lsat"), (load_communities, "medIncome"), (load_adult, "hours.per.week")],
+)
+def test_another_target_trades_places_with_the_papers(load, target, data_home):
+    papers, other = load(data_home), load(data_home, target=target)
+    assert target in papers.feature_names
+    assert target not in other.feature_names
+    assert papers.target_name in other.feature_names
+    assert other.data.shape == papers.data.shape
+    assert 0.0 <= other.target.min() < other.target.max() <= 1.0
+    np.testing.assert_array_equal(other.sensitive_features, papers.sensitive_features)
+
+
+@pytest.mark.parametrize("load", LOADERS)
+def test_unknown_groups_and_targets_are_refused_with_the_known_ones(load, data_home):
+    with pytest.raises(ValueError, match=r"sensitive must be one or several of .*white.*'eyes'"):
+        load(data_home, sensitive="eyes")
+    with pytest.raises(ValueError, match=r"target must be one of .*'shoe size'"):
+        load(data_home, target="shoe size")
+
+
 def test_law_school_is_prepared_by_its_rule_on_a_file_of_three_rows(tmp_path, monkeypatch):
     (tmp_path / "lawschool.csv").write_text(
         "race,cluster,lsat,ugpa,zfygpa,zgpa,bar1,fulltime,fam_inc,age,gender\n"

@@ -7,6 +7,8 @@ from sklearn.utils import Bunch, check_random_state
 
 from evenhand._typing import IntArray
 
+PAPER_SHARES = (0.4, 0.4, 0.2)
+
 
 class PaperSplit(NamedTuple):
     """Row numbers of the three parts of a data set."""
@@ -16,7 +18,9 @@ class PaperSplit(NamedTuple):
     test: IntArray
 
 
-def paper_split(bunch: Bunch, random_state: Any = None) -> PaperSplit:
+def paper_split(
+    bunch: Bunch, random_state: Any = None, *, shares: tuple[float, float, float] = PAPER_SHARES
+) -> PaperSplit:
     """Split into 40 % labelled, 40 % unlabelled and 20 % test rows, stratified on the group.
 
     Where the paper works on a random subsample (`bunch.paper_sample_size` rows: Law School and
@@ -28,6 +32,8 @@ def paper_split(bunch: Bunch, random_state: Any = None) -> PaperSplit:
         What a function of `evenhand.datasets` returned; any Bunch with `sensitive_features` will do.
     random_state : int, RandomState or None
         Seed of the split.
+    shares : tuple of three floats, default=(0.4, 0.4, 0.2)
+        Of labelled, unlabelled and test rows; they sum to one.
 
     Examples
     --------
@@ -45,6 +51,8 @@ def paper_split(bunch: Bunch, random_state: Any = None) -> PaperSplit:
     size = bunch.get("paper_sample_size")
     if size is not None and size < len(rows):
         rows = rng.permutation(rows)[:size]
-    rest, test = train_test_split(rows, test_size=0.2, stratify=groups[rows], random_state=rng)
-    labeled, unlabeled = train_test_split(rest, test_size=0.5, stratify=groups[rest], random_state=rng)
+    first, second, last = shares
+    rest, test = train_test_split(rows, test_size=last, stratify=groups[rows], random_state=rng)
+    share = second / (first + second)
+    labeled, unlabeled = train_test_split(rest, test_size=share, stratify=groups[rest], random_state=rng)
     return PaperSplit(labeled, unlabeled, test)

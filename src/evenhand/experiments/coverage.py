@@ -9,7 +9,6 @@ pool, without noise of its own, and rows drawn are as fresh as those of an endle
 """
 
 import argparse
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,14 +21,13 @@ from evenhand._optional import import_optional
 from evenhand._typing import AnyArray, FloatArray
 from evenhand.certificates import certify_held_out
 from evenhand.datasets import make_population
+from evenhand.experiments.frames import Columns, append_row, read_csv, write_csv
 from evenhand.metrics import ks_unfairness
 from evenhand.parity import make_parity
 from evenhand.plots import GREY, INK, MARK
 from evenhand.postprocessor import ParityPostprocessor
 from evenhand.problem import DualProblem
 from evenhand.solvers import AcSa2, Sgd3, run
-
-Columns = dict[str, list[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +99,7 @@ def coverage(config: CoverageConfig) -> Columns:
         for kind in config.kinds:
             for size in config.sizes:
                 for row in _cell(config, pool, kind, size):
-                    _append(columns, {"n_groups": n_groups, "kind": kind, "n_rows": size} | row)
+                    append_row(columns, {"n_groups": n_groups, "kind": kind, "n_rows": size} | row)
     return columns
 
 
@@ -204,7 +202,7 @@ def rate(config: RateConfig) -> Columns:
                 "ks_error": float(distances.std(ddof=1) / np.sqrt(n_runs)),
                 "repetitions": n_runs,
             }
-            _append(columns, row)
+            append_row(columns, row)
     return columns
 
 
@@ -222,7 +220,7 @@ def slopes(columns: Mapping[str, Sequence[Any]], least: int = 0) -> Columns:
     table: Columns = {}
     for name in dict.fromkeys(columns["setting"]):
         T, norm, ks = _series(columns, name, least)
-        _append(table, {"setting": name, "least_T": least, "norm": slope(T, norm), "ks": slope(T, ks)})
+        append_row(table, {"setting": name, "least_T": least, "norm": slope(T, norm), "ks": slope(T, ks)})
     return table
 
 
@@ -325,35 +323,6 @@ def _draw_rate(ax: Any, columns: Mapping[str, Sequence[Any]], measure: int, labe
         loc="left",
         fontsize="medium",
     )
-
-
-def _append(columns: Columns, row: Mapping[str, Any]) -> None:
-    for name, value in row.items():
-        columns.setdefault(name, []).append(value)
-
-
-def write_csv(columns: Mapping[str, Sequence[Any]], path: Path) -> None:
-    """Columns as a small CSV file, numbers with six digits."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        for row in zip(*columns.values(), strict=True):
-            writer.writerow([f"{value:.6g}" if isinstance(value, float) else value for value in row])
-
-
-def read_csv(path: Path) -> Columns:
-    """What `write_csv` wrote; whatever reads as a number is one."""
-    with path.open(newline="") as file:
-        head, *rows = csv.reader(file)
-    return {name: [_parse(row[place]) for row in rows] for place, name in enumerate(head)}
-
-
-def _parse(text: str) -> Any:
-    try:
-        return float(text) if "." in text or "e-" in text else int(text)
-    except ValueError:
-        return text
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,0 +1,36 @@
+"""The four groups of the paper's appendix: how predictions are distributed before and after."""
+
+import numpy as np
+
+from evenhand.datasets import make_paper_synthetic
+from evenhand.experiments.comparison import PAPER_SOLVER
+from evenhand.experiments.frames import Row
+from evenhand.experiments.parity_step import ParityStep
+from evenhand.experiments.rows import prepare_bunch
+from evenhand.experiments.runner import Cell
+from evenhand.metrics import ks_unfairness
+from evenhand.postprocessor import ParityPostprocessor
+
+
+def compute_synthetic(cell: Cell) -> list[Row]:
+    """Mass of each atom in each group of the test rows, and the group's distance from all."""
+    rows = prepare_bunch(make_paper_synthetic(random_state=cell.split), "text", cell.split)
+    scores, group_proba = rows.nuisances(rows.split.test)
+    step = ParityStep.of(rows, cell["epsilon"])
+    atoms = step.support.atoms
+    if cell.method == "base":
+        nearest = np.abs(scores[:, None] - atoms).argmin(axis=1)
+        pmf = np.eye(len(atoms))[nearest]
+    elif cell.method == "paper":
+        found = step.solve(PAPER_SOLVER, cell["budget"], cell.split)
+        pmf = step.policy(found.multipliers).pmf(scores, group_proba)
+    else:
+        model = ParityPostprocessor(parity="cdf", epsilon=cell["epsilon"], bounds=rows.bounds)
+        pmf = model.fit(*rows.nuisances(rows.split.unlabeled)).predict_pmf(scores, group_proba)
+    groups = rows.groups[rows.split.test]
+    distances = ks_unfairness(pmf, groups)
+    return [
+        {"group": int(group), "ks": distances[group], "atom": float(atom), "mass": float(mass)}
+        for group in np.unique(groups)
+        for atom, mass in zip(step.support.normalised(), pmf[groups == group].mean(axis=0), strict=True)
+    ]

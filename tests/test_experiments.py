@@ -1,0 +1,247 @@
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_1samp
+
+from evenhand.experiments import reproduce, rows
+from evenhand.experiments.__main__ import main
+from evenhand.experiments.analysis import Curves, _matched, curves
+from evenhand.experiments.comparison import compute_comparison
+from evenhand.experiments.frames import (
+    read_about,
+    read_csv,
+    to_columns,
+    to_rows,
+    where,
+    write_csv,
+    write_frame,
+)
+from evenhand.experiments.page import frame_path, write_page
+from evenhand.experiments.published import DATASETS, published
+from evenhand.experiments.rows import prepare
+from evenhand.experiments.runner import Cell, run_cells
+from evenhand.experiments.studies import FULL, QUICK, STUDIES
+
+COUNTER = """
+    import sys, time
+    from pathlib import Path
+    from evenhand.experiments.runner import Cell, run_cells
+
+    folder = Path(sys.argv[1])
+
+    def compute(cell):
+        with (folder / "computed.txt").open("a") as log:
+            log.write(f"{cell.split}\\n")
+        time.sleep(float(sys.argv[2]))
+        return [{"value": cell.split}]
+
+    cells = [Cell("study", "data", split, "method") for split in range(5)]
+    rows = run_cells(cells, compute, folder / "cells")
+    assert [row["value"] for row in rows] == [0, 1, 2, 3, 4]
+"""
+
+
+def compute_square(cell):
+    return [{"square": cell.split**2, "extra": cell["extra"]}]
+
+
+def make_cells(n_cells=3, extra="a"):
+    return [Cell("study", "data", split, "method", (("extra", extra),)) for split in range(n_cells)]
+
+
+def never(*arguments):
+    raise AssertionError("this was to be read, not computed")
+
+
+def test_rows_come_in_the_order_of_the_cells_with_their_names(tmp_path):
+    found = run_cells(make_cells()[::-1], compute_square, tmp_path)
+    assert found[0] == {"dataset": "data", "split": 2, "method": "method", "square": 4, "extra": "a"}
+    assert [row["square"] for row in found] == [4, 1, 0]
+
+
+def test_a_finished_cell_is_never_computed_again(tmp_path):
+    first = run_cells(make_cells(), compute_square, tmp_path)
+    assert run_cells(make_cells(), never, tmp_path) == first
+
+
+def test_a_cell_with_other_settings_is_another_cell(tmp_path):
+    run_cells(make_cells(), compute_square, tmp_path)
+    others = run_cells(make_cells(extra="b"), compute_square, tmp_path)
+    assert {row["extra"] for row in others} == {"b"}
+
+
+def test_a_failed_cell_leaves_the_finished_ones_and_nothing_of_its_own(tmp_path):
+    def compute(cell):
+        if cell.split == 2:
+            raise RuntimeError("no")
+        return compute_square(cell)
+
+    with pytest.raises(RuntimeError, match="no"):
+        run_cells(make_cells(), compute, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+    run_cells(make_cells(2), never, tmp_path)
+
+
+def test_a_killed_run_loses_only_the_cell_that_was_running(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(COUNTER))
+    command = [sys.executable, str(script), str(tmp_path)]
+    with subprocess.Popen([*command, "0.4"]) as running:
+        while len(list((tmp_path / "cells").glob("*.json"))) < 2:
+            assert running.poll() is None
+            time.sleep(0.02)
+        running.send_signal(signal.SIGKILL)
+    finished = len(list((tmp_path / "cells").glob("*.json")))
+    begun = len((tmp_path / "computed.txt").read_text().split())
+    subprocess.run([*command, "0"], check=True)
+    computed = [int(line) for line in (tmp_path / "computed.txt").read_text().split()]
+    assert 2 <= finished < 5
+    assert set(computed) == set(range(5))
+    assert len(computed) == begun + 5 - finished  # what was stored was not computed again
+
+
+def test_progress_counts_what_was_there_and_every_cell_after(tmp_path):
+    seen = []
+    run_cells(make_cells(2), compute_square, tmp_path)
+    run_cells(make_cells(4), compute_square, tmp_path, progress=lambda *told: seen.append(told[:2]))
+    assert seen == [(2, 4), (3, 4), (4, 4)]
+
+
+def test_processes_give_the_same_rows_as_one(tmp_path):
+    def compute(cell):  # not a function of this module, which other processes cannot import
+        return [{"draw": float(np.random.default_rng(cell.split).random())}]
+
+    one = run_cells(make_cells(4), compute, tmp_path / "one")
+    assert run_cells(make_cells(4), compute, tmp_path / "two", n_jobs=2) == one
+
+
+def test_a_frame_comes_back_with_how_it_was_made(tmp_path):
+    columns = to_columns([{"name": "a", "value": 0.5, "n": 3}, {"name": "b", "n": 4}])
+    write_frame(columns, tmp_path / "frame.csv", {"command": "x"})
+    back = read_csv(tmp_path / "frame.csv")
+    assert back["name"] == ["a", "b"]
+    assert back["n"] == [3, 4]
+    assert back["value"][0] == 0.5
+    assert np.isnan(back["value"][1])
+    assert read_about(tmp_path / "frame.csv") == {"command": "x"}
+
+
+def test_numbers_survive_a_csv_whatever_their_size(tmp_path):
+    values = [2.0**-512, 1e22, -3.5, float("inf"), 7]
+    write_csv({"value": values}, tmp_path / "frame.csv")
+    np.testing.assert_allclose(read_csv(tmp_path / "frame.csv")["value"], values, rtol=1e-5)
+
+
+def test_cells_of_a_scale_are_distinct_and_the_quick_ones_are_fewer():
+    for study in STUDIES.values():
+        full, quick = list(study.cells(FULL)), list(study.cells(QUICK))
+        assert len({cell.key for cell in full}) == len(full)
+        assert len(quick) <= len(full)
+
+
+def test_only_names_a_study():
+    with pytest.raises(ValueError, match="Valid names: convergence, comparison"):
+        reproduce("nowhere", only="comparision")
+
+
+def test_reproduce_writes_frame_figure_and_page_and_computes_nothing_twice(tmp_path, monkeypatch):
+    page = reproduce(tmp_path, quick=True, only="synthetic", n_jobs=1)
+    assert "figures/reproduction-synthetic.png" in page.read_text()
+    assert (tmp_path / "figures" / "reproduction-synthetic.png").stat().st_size > 10_000
+    about = read_about(frame_path(tmp_path, "synthetic"))
+    assert {"command", "commit", "date", "machine", "scale", "seeds", "versions"} <= set(about)
+    before = frame_path(tmp_path, "synthetic").read_text()
+    monkeypatch.setattr("evenhand.experiments.synthetic.make_paper_synthetic", never)
+    reproduce(tmp_path, quick=True, only="synthetic", n_jobs=1)
+    assert frame_path(tmp_path, "synthetic").read_text() == before
+
+
+def test_the_published_figures_are_the_ones_that_were_handed_over(project_root):
+    shared = project_root.parent / "shared" / "published-figures.json"
+    if not shared.exists():
+        pytest.skip(f"{shared} is not here")
+    own = json.loads((Path(rows.__file__).parent / "published.json").read_text())
+    for dataset, table in json.loads(shared.read_text()).items():
+        for name, value in table.items():
+            kept = own[dataset][name]
+            assert kept == value if not isinstance(value, dict) else value.items() <= kept.items()
+
+
+def test_the_page_in_the_docs_is_made_of_the_frames_there_and_of_nothing_else(
+    project_root, tmp_path, monkeypatch
+):
+    docs = project_root / "docs"
+    results = sorted(docs.glob("results/reproduction-*"))
+    if not results:
+        pytest.skip("no frames: the docs are not part of this copy")
+    (tmp_path / "results").mkdir()
+    for path in results:
+        (tmp_path / "results" / path.name).write_bytes(path.read_bytes())
+    for name in ("prepare", "prepare_bunch", "_load"):
+        monkeypatch.setattr(rows, name, never)
+    assert write_page(tmp_path).read_text() == (docs / "reproduction.md").read_text()
+    drawn = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert drawn == {path.name for path in docs.glob("figures/reproduction-*")}
+
+
+def test_a_matched_difference_of_flat_curves_is_the_paired_t_test():
+    rng = np.random.default_rng(0)
+    ours, other = rng.normal(size=(2, 10, 1))
+    ks = np.tile(np.linspace(0.1, 0.5, 4), (10, 1))
+    pair = [Curves(ks[0], ks, np.broadcast_to(risk, ks.shape)) for risk in (ours, other)]
+    expected = ttest_1samp((ours - other).ravel(), 0.0).confidence_interval(0.95)
+    for row in _matched(*pair):
+        assert row["difference"] == pytest.approx((ours - other).mean())
+        assert (row["low"], row["high"]) == pytest.approx(tuple(expected))
+
+
+def test_risk_is_read_off_the_mean_curve():
+    found = Curves(np.arange(3.0), np.array([[0.0, 0.2, 0.4]]), np.array([[3.0, 1.0, 0.0]]))
+    np.testing.assert_allclose(found.risk_at(np.array([0.1, 0.3])), [2.0, 0.5])
+
+
+def test_the_published_budget_and_grid_are_what_is_run():
+    cells = [cell for cell in STUDIES["comparison"].cells(FULL) if cell.method == "paper"]
+    for cell in cells:
+        told = published(cell.dataset)
+        assert cell["budget"] == told.budget
+        assert set(told.ours.exponents) <= set(cell["exponents"])
+
+
+def test_a_comparison_on_one_data_set_measures_what_its_names_say(data_home, tmp_path):
+    wanted = ("base", "paper", "cdf", "adw_2", "barycentre")
+    cells = [
+        cell
+        for cell in STUDIES["comparison"].cells(QUICK)
+        if cell.dataset == "communities" and cell.split == 0 and cell.method in wanted
+    ]
+    frame = to_columns(run_cells(cells, compute_comparison, tmp_path))
+    split = prepare("communities", "text", 0)
+    test = split.split.test
+    scores = split.regressor.predict(split.features[test])
+    base = curves(frame, "communities", "text", "base")
+    assert base.risk[0, 0] == pytest.approx(np.mean((scores - split.target[test]) ** 2))
+    for method in wanted[1:]:
+        found = curves(frame, "communities", "text", method)
+        assert found.ks[0].min() < 0.5 * base.ks[0, 0]  # parity was gained
+        assert found.risk[0, found.ks[0].argmin()] > base.risk[0, 0]  # at a price
+    assert [len(split) for split in prepare("communities", "code", 0).split] == [1586, 199, 199]
+    assert len(to_rows(where(frame, scheme="code"))) > 0
+
+
+def test_the_two_names_of_a_data_set_agree():
+    assert set(DATASETS) == set(rows.LOADERS)
+
+
+def test_a_run_from_the_shell_says_where_the_page_is(tmp_path, monkeypatch, capsys):
+    asked = ["evenhand", "--quick", "--only", "synthetic", "--jobs", "1", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", asked)
+    main()
+    assert str(tmp_path / "reproduction.md") in capsys.readouterr().err
