@@ -10,7 +10,15 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from evenhand._typing import AnyArray, FloatArray
-from evenhand._validation import Rows, check_epsilon, check_levels, check_prior, check_rows, check_rows_of
+from evenhand._validation import (
+    Labels,
+    Rows,
+    check_epsilon,
+    check_levels,
+    check_prior,
+    check_rows,
+    check_rows_of,
+)
 from evenhand.certificates import Certificate, certify
 from evenhand.draws import (
     HashArray,
@@ -203,28 +211,50 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
             beta = selected["selection_"].beta
             if is_cv(self.atoms):
                 support = uniform_support(*support.bounds, selected["selection_"].n_atoms)
-        n_clipped = self._report_clipping(support, rows)
+        n_clipped = support.count_outside(rows.scores)
+        self._report_clipping(support, n_clipped, len(rows.scores))
         problem, prior = self._problem(rows, support, epsilon, beta, group_prior)
-        result = self._solve(solver, problem, rows, callback)
+        result = self._solve(solver, problem, self._start(problem, rows), callback)
+        return self._install(
+            problem,
+            result,
+            support,
+            prior,
+            epsilon,
+            rows.groups,
+            n_clipped_=n_clipped,
+            draw_key_=key,
+            **selected,
+        )
+
+    def _install(
+        self,
+        problem: DualProblem,
+        result: SolverResult,
+        support: Support,
+        prior: FloatArray,
+        epsilon: FloatArray,
+        groups: Labels,
+        **others: Any,
+    ) -> Self:
+        """Become the model of a solved problem, all at once: a fit that failed before has changed nothing."""
         tilt = problem.parity.operator.adjoint(result.multipliers)
         fitted = {
             "atoms_": support.atoms,
             "bounds_": support.bounds,
-            "beta_": beta,
-            "groups_": _label_array(rows),
-            "n_groups_": len(rows.groups),
+            "beta_": problem.temperature,
+            "groups_": _label_array(groups),
+            "n_groups_": len(groups),
             "group_prior_": prior,
             "epsilon_": epsilon,
             "multipliers_": result.multipliers,
             "tilt_": tilt,
-            "n_clipped_": n_clipped,
-            "policy_": SoftmaxPolicy(support, prior, tilt, beta),
+            "policy_": SoftmaxPolicy(support, prior, tilt, problem.temperature),
             "result_": result,
-            "certificate_": certify(problem, result, scale=support.half_width, groups=rows.groups),
-            "draw_key_": key,
+            "certificate_": certify(problem, result, scale=support.half_width, groups=groups),
         }
         self.__dict__.pop("selection_", None)  # of an earlier fit
-        self.__dict__.update(fitted, **selected)  # all at once: a fit that failed above has changed nothing
+        self.__dict__.update(fitted, **others)
         return self
 
     def _frontier_rows(
@@ -301,23 +331,17 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
         levels = check_levels(q, len(rows.scores))
         return self.policy_.quantile(rows.scores, rows.group_proba, levels)
 
-    def _report_clipping(self, support: Support, rows: Rows) -> int:
-        n_clipped = support.count_outside(rows.scores)
+    def _report_clipping(self, support: Support, n_clipped: int, n_rows: int) -> None:
         if n_clipped:
             low, high = support.bounds
-            outside = f"{n_clipped} of {len(rows.scores)} scores lie outside bounds=({low:g}, {high:g})"
+            outside = f"{n_clipped} of {n_rows} scores lie outside bounds=({low:g}, {high:g})"
             how = 'and were moved to the nearest bound. Widen the bounds, or pass bounds="auto".'
             if isinstance(self.bounds, str):
                 how = (
                     'that bounds="auto" found: outliers so far off that nearly all others would share one '
                     "atom. They were moved to the nearest bound. Look at them, or pass bounds=(low, high)."
                 )
-            warnings.warn(
-                f"{outside} {how}",
-                ClippingWarning,
-                stacklevel=4,
-            )
-        return n_clipped
+            warnings.warn(f"{outside} {how}", ClippingWarning, stacklevel=4)
 
     def _problem(
         self, rows: Rows, support: Support, epsilon: FloatArray, beta: float, group_prior: Any
@@ -348,9 +372,13 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
         return problem, prior
 
     def _solve(
-        self, solver: Solver[Any] | Auto, problem: DualProblem, rows: Rows, callback: Callback | None
+        self,
+        solver: Solver[Any] | Auto,
+        problem: DualProblem,
+        start: FloatArray | None,
+        callback: Callback | None,
     ) -> SolverResult:
-        result = run(solver, problem, start=self._start(problem, rows), callback=callback)
+        result = run(solver, problem, start=start, callback=callback)
         excess = float((problem.parity.norm.value(result.violation) - problem.slack).max())
         if not result.status.success or excess > FAR_FROM_PARITY:
             message = f"Solver {result.solver!r} stopped after {result.n_iter} iterations. {result.message}"
@@ -381,7 +409,7 @@ class FrontierRows:
     assemble: Callable[[ParityPostprocessor], Any]  # fitted post-processor -> fitted model of the user's kind
 
 
-def _label_array(rows: Rows) -> AnyArray:
-    if all(isinstance(label, int) for label in rows.groups):
-        return np.array(rows.groups)
-    return np.fromiter(rows.groups, dtype=object, count=len(rows.groups))
+def _label_array(groups: Labels) -> AnyArray:
+    if all(isinstance(label, int) for label in groups):
+        return np.array(groups)
+    return np.fromiter(groups, dtype=object, count=len(groups))
