@@ -14,6 +14,7 @@
 """
 
 from evenhand.outofcore.batch import fit_table
+from evenhand.outofcore.predictions import iter_predictions, predict_table
 from evenhand.outofcore.progress import TableProgress
 
-__all__ = ["TableProgress", "fit_table"]
+__all__ = ["TableProgress", "fit_table", "iter_predictions", "predict_table"]
