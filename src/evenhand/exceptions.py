@@ -2,7 +2,14 @@
 
 from sklearn.exceptions import ConvergenceWarning as _SklearnConvergenceWarning
 
-__all__ = ["ClippingWarning", "ConvergenceWarning", "EvenhandWarning", "InterruptWarning", "PriorWarning"]
+__all__ = [
+    "ClippingWarning",
+    "ConvergenceWarning",
+    "DriftWarning",
+    "EvenhandWarning",
+    "InterruptWarning",
+    "PriorWarning",
+]
 
 
 class EvenhandWarning(UserWarning):
@@ -19,6 +26,10 @@ class ClippingWarning(EvenhandWarning):
 
 class PriorWarning(EvenhandWarning):
     """The given group prior is so far from the rows that parity within epsilon loses its meaning."""
+
+
+class DriftWarning(EvenhandWarning):
+    """The rows of a stream are no longer like those before them."""
 
 
 class OutlierWarning(EvenhandWarning):

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
-import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,6 +17,7 @@ from evenhand._validation import (
     check_prior,
     check_rows,
     check_rows_of,
+    label_array,
 )
 from evenhand.certificates import Certificate, certify
 from evenhand.draws import (
@@ -34,12 +34,13 @@ from evenhand.policy import SoftmaxPolicy
 from evenhand.problem import DualProblem
 from evenhand.selection import Selection, is_cv, select
 from evenhand.solvers import Auto, Callback, Solver, SolverResult, make_solver, run
+from evenhand.streams import PartialFit
 from evenhand.support import Support, automatic_beta, check_beta, make_support, uniform_support
 
 FAR_FROM_PARITY = 0.01  # violation beyond epsilon at which a spent budget is worth a warning
 
 
-class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
+class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
     """Turn scores into predictions whose distribution is the same for every group, up to epsilon.
 
     Row x has a score eta(x) and group probabilities tau(x); p is the share of each group and
@@ -97,6 +98,8 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
     n_groups_ : int
     group_prior_ : array of shape (n_groups,)
     epsilon_ : array of shape (n_groups,)
+    n_rows_ : int
+        Rows of the fit.
     multipliers_ : array of shape (n_constraints, n_groups)
         Phi, on the scale where the atoms span [-1, 1].
     tilt_ : array of shape (n_atoms, n_groups)
@@ -109,6 +112,8 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
         What was reached on the given rows, and how far it is from the best at most.
     selection_ : Selection
         What was tried on held-out rows; only with "cv".
+    stream_ : Stream
+        Where the stream of `partial_fit` stands; only after it.
 
     Examples
     --------
@@ -132,6 +137,7 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
     n_groups_: int
     group_prior_: FloatArray
     epsilon_: FloatArray
+    n_rows_: int
     multipliers_: FloatArray
     tilt_: FloatArray
     n_clipped_: int
@@ -243,17 +249,19 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
             "atoms_": support.atoms,
             "bounds_": support.bounds,
             "beta_": problem.temperature,
-            "groups_": _label_array(groups),
+            "groups_": label_array(groups),
             "n_groups_": len(groups),
             "group_prior_": prior,
             "epsilon_": epsilon,
+            "n_rows_": problem.n_rows,
             "multipliers_": result.multipliers,
             "tilt_": tilt,
             "policy_": SoftmaxPolicy(support, prior, tilt, problem.temperature),
             "result_": result,
             "certificate_": certify(problem, result, scale=support.half_width, groups=groups),
         }
-        self.__dict__.pop("selection_", None)  # of an earlier fit
+        for name in ("selection_", "stream_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
         self.__dict__.update(fitted, **others)
         return self
 
@@ -407,9 +415,3 @@ class FrontierRows:
     rows: Rows
     group_prior: Any
     assemble: Callable[[ParityPostprocessor], Any]  # fitted post-processor -> fitted model of the user's kind
-
-
-def _label_array(groups: Labels) -> AnyArray:
-    if all(isinstance(label, int) for label in groups):
-        return np.array(groups)
-    return np.fromiter(groups, dtype=object, count=len(groups))

@@ -28,6 +28,9 @@ class DualProblem:
     parity: Parity
     slack: FloatArray  # epsilon_s, (n_groups,)
     temperature: float  # beta
+    # What rows that are not stored add to the moments E[u pi] of the kept imbalances u, (n_kept, n_atoms): a
+    # stream's gradient on the curvature of its last rows.
+    moment_shift: FloatArray | None = None
 
     @classmethod
     def from_rows(

@@ -9,7 +9,7 @@ from scipy.special import softmax
 
 from evenhand._typing import FloatArray, IntArray
 from evenhand.objective import evaluate
-from evenhand.parity import matrix
+from evenhand.parity import Operator, matrix
 from evenhand.problem import DualProblem
 
 
@@ -77,11 +77,16 @@ def smoothness(problem: DualProblem) -> float:
     The paper's `2 beta sigma^2` for the identity. In general the Hessian holds the covariance of the
     points A e_l under pi, at most their squared radius around any centre.
     """
-    columns = matrix(problem.parity.operator)
+    return smoothness_bound(problem.parity.operator, problem.temperature, imbalance_spread(problem))
+
+
+def smoothness_bound(operator: Operator, temperature: float, spread: float) -> float:
+    """The same from beta and `E |t|^2` alone."""
+    columns = matrix(operator)
     centre = (columns.min(axis=1) + columns.max(axis=1)) / 2
     radius = ((columns - centre[:, None]) ** 2).sum(axis=0).max()
     largest = (columns**2).sum(axis=0).max()
-    bound = 2.0 * problem.temperature * imbalance_spread(problem) * float(min(radius, largest))
+    bound = 2.0 * temperature * spread * float(min(radius, largest))
     return max(bound, np.finfo(float).tiny)  # no row tells the groups apart: any step will do
 
 

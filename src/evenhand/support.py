@@ -109,7 +109,7 @@ def automatic_bounds(scores: FloatArray, weights: FloatArray | None = None) -> t
     >>> automatic_bounds(np.append(np.linspace(1.0, 3.0, 999), 1e12))
     (0.96, 3.04)
     """
-    low, high = _range_without_outliers(scores, weights)
+    low, high = range_without_outliers(scores, weights)
     centre, half_width = low / 2 + high / 2, high / 2 - low / 2
     narrowest = NARROWEST * abs(centre)
     if half_width > narrowest:
@@ -120,7 +120,8 @@ def automatic_bounds(scores: FloatArray, weights: FloatArray | None = None) -> t
     return centre - half_width, centre + half_width
 
 
-def _range_without_outliers(scores: FloatArray, weights: FloatArray | None) -> tuple[float, float]:
+def range_without_outliers(scores: FloatArray, weights: FloatArray | None = None) -> tuple[float, float]:
+    """Lowest and highest score, far outliers left out (`automatic_bounds` says which)."""
     low, high = float(scores.min()), float(scores.max())
     n_rows = len(scores)
     if n_rows < FEWEST_TO_CUT:

@@ -1,0 +1,17 @@
+"""Streams: rows that come in chunks, each used once and forgotten (`partial_fit`)."""
+
+from evenhand.streams.monitor import FALSE_ALARM_ROWS, Drift, Monitor
+from evenhand.streams.partial import OnDrift, PartialFit
+from evenhand.streams.state import BLOCK_ROWS, Record, Standing, Stream
+
+__all__ = [
+    "BLOCK_ROWS",
+    "FALSE_ALARM_ROWS",
+    "Drift",
+    "Monitor",
+    "OnDrift",
+    "PartialFit",
+    "Record",
+    "Standing",
+    "Stream",
+]
