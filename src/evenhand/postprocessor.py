@@ -20,14 +20,8 @@ from evenhand._validation import (
     label_array,
 )
 from evenhand.certificates import Certificate, certify
-from evenhand.draws import (
-    HashArray,
-    RandomState,
-    choose_uniforms,
-    key_from,
-    uniforms_from_rows,
-)
-from evenhand.exceptions import ClippingWarning, ConvergenceWarning
+from evenhand.draws import HashArray, RandomState, choose_uniforms, key_from, uniforms_from_rows
+from evenhand.exceptions import ConvergenceWarning
 from evenhand.feasibility import resolve_prior
 from evenhand.parity import make_parity
 from evenhand.policy import SoftmaxPolicy
@@ -35,7 +29,14 @@ from evenhand.problem import DualProblem
 from evenhand.selection import Selection, is_cv, select
 from evenhand.solvers import Auto, Callback, Solver, SolverResult, make_solver, run
 from evenhand.streams import PartialFit
-from evenhand.support import Support, automatic_beta, check_beta, make_support, uniform_support
+from evenhand.support import (
+    Support,
+    automatic_beta,
+    check_beta,
+    make_support,
+    uniform_support,
+    warn_of_clipping,
+)
 
 FAR_FROM_PARITY = 0.01  # violation beyond epsilon at which a spent budget is worth a warning
 
@@ -99,7 +100,6 @@ class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
     group_prior_ : array of shape (n_groups,)
     epsilon_ : array of shape (n_groups,)
     n_rows_ : int
-        Rows of the fit.
     multipliers_ : array of shape (n_constraints, n_groups)
         Phi, on the scale where the atoms span [-1, 1].
     tilt_ : array of shape (n_atoms, n_groups)
@@ -221,17 +221,8 @@ class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
         self._report_clipping(support, n_clipped, len(rows.scores))
         problem, prior = self._problem(rows, support, epsilon, beta, group_prior)
         result = self._solve(solver, problem, self._start(problem, rows), callback)
-        return self._install(
-            problem,
-            result,
-            support,
-            prior,
-            epsilon,
-            rows.groups,
-            n_clipped_=n_clipped,
-            draw_key_=key,
-            **selected,
-        )
+        others = {"n_clipped_": n_clipped, "draw_key_": key, **selected}
+        return self._install(problem, result, support, prior, epsilon, rows.groups, **others)
 
     def _install(
         self,
@@ -340,16 +331,8 @@ class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
         return self.policy_.quantile(rows.scores, rows.group_proba, levels)
 
     def _report_clipping(self, support: Support, n_clipped: int, n_rows: int) -> None:
-        if n_clipped:
-            low, high = support.bounds
-            outside = f"{n_clipped} of {n_rows} scores lie outside bounds=({low:g}, {high:g})"
-            how = 'and were moved to the nearest bound. Widen the bounds, or pass bounds="auto".'
-            if isinstance(self.bounds, str):
-                how = (
-                    'that bounds="auto" found: outliers so far off that nearly all others would share one '
-                    "atom. They were moved to the nearest bound. Look at them, or pass bounds=(low, high)."
-                )
-            warnings.warn(f"{outside} {how}", ClippingWarning, stacklevel=4)
+        automatic = isinstance(self.bounds, str)
+        warn_of_clipping(support, n_clipped, n_rows, automatic=automatic, stacklevel=4)
 
     def _problem(
         self, rows: Rows, support: Support, epsilon: FloatArray, beta: float, group_prior: Any

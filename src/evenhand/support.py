@@ -2,6 +2,7 @@
 
 import math
 import sys
+import warnings
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from evenhand._typing import FloatArray
 from evenhand._validation import as_floats
+from evenhand.exceptions import ClippingWarning
 
 MAX_AUTO_ATOMS = 201  # discretisation costs 1 / L^2 in risk and L in time: see benchmarks
 NARROWEST = 1e-12  # half of the width of an automatic range, over its centre
@@ -58,6 +60,23 @@ class Support:
         """Number of scores outside the bounds."""
         low, high = self.bounds
         return int(np.count_nonzero((scores < low) | (scores > high)))
+
+
+def warn_of_clipping(
+    support: Support, n_clipped: int, n_rows: int, *, automatic: bool, stacklevel: int
+) -> None:
+    """Say how many scores were outside the bounds, if any, and what to do about them."""
+    if n_clipped == 0:
+        return
+    low, high = support.bounds
+    outside = f"{n_clipped} of {n_rows} scores lie outside bounds=({low:g}, {high:g})"
+    how = 'and were moved to the nearest bound. Widen the bounds, or pass bounds="auto".'
+    if automatic:
+        how = (
+            'that bounds="auto" found: outliers so far off that nearly all others would share one '
+            "atom. They were moved to the nearest bound. Look at them, or pass bounds=(low, high)."
+        )
+    warnings.warn(f"{outside} {how}", ClippingWarning, stacklevel=stacklevel + 1)
 
 
 def uniform_support(low: float, high: float, n_atoms: int) -> Support:

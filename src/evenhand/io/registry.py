@@ -22,10 +22,14 @@ from sklearn.pipeline import Pipeline
 from evenhand.calibration import CalibrationDiagnosis, Calibrator
 from evenhand.certificates import Certificate
 from evenhand.estimators import ParityRegressor
+from evenhand.io import stream_faults
 from evenhand.policy import SoftmaxPolicy
 from evenhand.postprocessor import ParityPostprocessor
 from evenhand.selection import Selection
 from evenhand.solvers import AcSa, AcSa2, Auto, Batch, Lbfgs, Oracle, Sgd, Sgd3, SolverResult, Status
+from evenhand.solvers.schedules import Phase
+from evenhand.solvers.stochastic import StochasticSolver, StochasticState
+from evenhand.streams import Moments, Monitor, Record, Standing, Stream
 from evenhand.support import Support
 
 
@@ -44,12 +48,19 @@ OBJECTS: dict[str, type] = _by_name(
     Calibrator,
     Certificate,
     Lbfgs,
+    Moments,
+    Monitor,
     Oracle,
+    Phase,
+    Record,
     Selection,
     Sgd,
     Sgd3,
     SoftmaxPolicy,
     SolverResult,
+    Standing,
+    StochasticState,
+    Stream,
     Support,
 )
 SPLITTERS: dict[str, type] = _by_name(
@@ -107,6 +118,21 @@ def _postprocessor_faults(model: Any) -> Iterator[str]:
         if not isinstance(key, np.ndarray) or key.dtype != np.uint64 or key.shape != (2,):
             yield "its draw_key_ is not a key"
         yield from _group_faults(model, len(model.policy_.group_prior))
+        yield from _model_stream_faults(model)
+
+
+def _model_stream_faults(model: Any) -> Iterator[str]:
+    stream = getattr(model, "stream_", None)
+    if stream is None:
+        return
+    if type(stream) is not Stream:
+        yield "its stream_ is not a stream"
+    elif len(stream.standing.group_prior) != len(model.policy_.group_prior):
+        yield "its stream_ has other groups"
+    else:
+        solver = model.solver
+        size = solver.batch_size if isinstance(solver, StochasticSolver) else 1
+        yield from stream_faults.unfinished_faults(stream, size)
 
 
 def _regressor_faults(model: Any) -> Iterator[str]:
@@ -146,4 +172,9 @@ _FAULTS: dict[str, Callable[[Any], Iterator[str]]] = {
     "ParityPostprocessor": _postprocessor_faults,
     "ParityRegressor": _regressor_faults,
     "Pipeline": _pipeline_faults,
+    "Phase": stream_faults.phase_faults,
+    "StochasticState": stream_faults.walk_faults,
+    "Moments": stream_faults.moments_faults,
+    "Standing": stream_faults.standing_faults,
+    "Stream": stream_faults.stream_faults,
 }

@@ -1,5 +1,6 @@
 """Streams: rows that come in chunks, each used once and forgotten (`partial_fit`)."""
 
+from evenhand.streams.moments import Moments
 from evenhand.streams.monitor import FALSE_ALARM_ROWS, Drift, Monitor
 from evenhand.streams.partial import OnDrift, PartialFit
 from evenhand.streams.state import BLOCK_ROWS, Record, Standing, Stream
@@ -8,6 +9,7 @@ __all__ = [
     "BLOCK_ROWS",
     "FALSE_ALARM_ROWS",
     "Drift",
+    "Moments",
     "Monitor",
     "OnDrift",
     "PartialFit",

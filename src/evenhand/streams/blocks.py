@@ -23,7 +23,7 @@ from evenhand.problem import DualProblem
 from evenhand.solvers import Auto, Batch, Lbfgs, Solver, run
 from evenhand.solvers.stochastic import StochasticSolver, StochasticState
 from evenhand.streams.grid import extend, find_extension, multipliers_of_tilt
-from evenhand.streams.moments import Moments, measure, measure_spread, moment_shift
+from evenhand.streams.moments import Moments, measure, moment_shift
 from evenhand.streams.monitor import Drift, Monitor, alarm_threshold, find_drift, forecast_errors
 from evenhand.streams.state import Record, Settings, Standing, Stream
 from evenhand.support import Support, automatic_beta, check_beta, make_support
@@ -105,7 +105,7 @@ def _begin(stream: Stream, scores: FloatArray, proba: FloatArray, settings: Sett
     standing = solve_rows(scores, proba, settings)
     problem = make_problem(standing, scores, proba, settings)
     moments = measure(problem, proba, standing.multipliers)
-    record = _record(problem, proba, standing, moments, len(scores))
+    record = _first_record(problem, moments, len(scores))
     n_clipped = stream.n_clipped + standing.support.count_outside(scores)
     limit = GROWTH * problem.n_atoms
     return replace(stream, standing=standing, record=record, most_atoms=limit, n_clipped=n_clipped)
@@ -119,15 +119,12 @@ def _take_over(
     problem = make_problem(standing, scores, proba, settings)
     moments = measure(problem, proba, standing.multipliers)
     moments = moments.matched(violation, standing.group_prior, problem.parity.operator)
-    return _record(problem, proba, standing, moments, stream.n_before)
+    return _first_record(problem, moments, stream.n_before)
 
 
-def _record(
-    problem: DualProblem, proba: FloatArray, standing: Standing, moments: Moments, n_rows: int
-) -> Record:
+def _first_record(problem: DualProblem, moments: Moments, n_rows: int) -> Record:
     return Record(
         moments=moments,
-        spread=measure_spread(problem, proba, standing.multipliers),
         monitor=Monitor.fresh(*problem.multipliers_shape),
         weight=float(n_rows),
         squares=float(n_rows),
@@ -146,8 +143,11 @@ def _go_on(
     record, alarms = _watch(stream, record, block, problem, settings)
     record = _blend(record, block, n_rows, settings.half_life, forget=bool(alarms))
     wider = _widened(stream, scores, settings)
-    due = record.since >= SOLVE_AGAIN * record.weight or wider is not standing.support or bool(alarms)
-    if due or isinstance(settings.solver, StochasticSolver):
+    due = record.since >= SOLVE_AGAIN * record.weight or bool(alarms)
+    if isinstance(settings.solver, StochasticSolver):
+        walk = _walk_on(settings.solver, record, standing, scores, proba, settings)
+        record, due = replace(record, walk=walk), not np.array_equal(walk.multipliers, standing.multipliers)
+    if due or wider is not standing.support:
         standing, record = _solve(standing, record, block, wider, scores, proba, settings)
     n_clipped = stream.n_clipped + standing.support.count_outside(scores)
     return replace(stream, standing=standing, record=record, n_clipped=n_clipped), alarms
@@ -161,7 +161,7 @@ def _watch(
         return record, ()
     operator = problem.parity.operator
     n_rows = problem.n_rows
-    errors = forecast_errors(block, record.moments, record.spread, operator, n_rows, record.n_equal)
+    errors = forecast_errors(block, record.moments, operator, n_rows, record.n_equal)
     monitor = record.monitor.after(errors)
     unit = stream.standing.support.half_width if problem.parity.in_outcome_units else 1.0
     alarms = find_drift(
@@ -227,36 +227,56 @@ def _solve(
     problem = make_problem(begin, scores, proba, settings)
     start = measure(problem, proba, begin.multipliers)
     stream = stream.carried(block, start)
-    found, walk = _next_multipliers(problem, begin, record, moment_shift(start, stream, prior), settings)
+    found = _next_multipliers(problem, begin, record, moment_shift(start, stream, prior), settings)
     stop = measure(problem, proba, found)
-    return replace(begin, multipliers=found), replace(
+    record = replace(
         record,
         moments=stream.carried(start, stop),
-        spread=measure_spread(problem, proba, found),
         since=0,
         n_solves=record.n_solves + 1,
-        walk=walk,
     )
+    if record.walk is not None:  # its policies leap from plan to plan, too far for a block to speak for all
+        n_rows = float(problem.n_rows)
+        monitor = Monitor.fresh(*problem.multipliers_shape)
+        record = replace(record, moments=stop, weight=n_rows, squares=n_rows, monitor=monitor)
+    return replace(begin, multipliers=found), record
 
 
 def _next_multipliers(
     problem: DualProblem, begin: Standing, record: Record, shift: FloatArray, settings: Settings
-) -> tuple[FloatArray, StochasticState | None]:
-    """Of the deterministic solver on the corrected block, or of a stochastic one after its rows."""
-    solver = settings.solver
-    if not isinstance(solver, StochasticSolver):
-        corrected = replace(problem, moment_shift=shift)
-        return run(_solver(settings, record.weight), corrected, start=begin.multipliers).multipliers, None
-    walk = record.walk
-    if walk is None:  # its plans begin at as many rows as have gone by
-        fresh = replace(solver, n_steps=problem.n_rows).init(problem, begin.multipliers)
-        n_gone = max(int(record.weight) - problem.n_rows, problem.n_rows)
-        walk = replace(fresh, n_gradient_rows=n_gone, budget=n_gone)
-    elif settings.half_life is not None and walk.n_gradient_rows >= walk.budget > settings.half_life:
-        n_rows = int(settings.half_life)
-        walk = replace(walk, n_gradient_rows=n_rows, budget=n_rows)  # plans no longer than memory
-    walk = solver.feed(problem, walk)
-    return walk.multipliers, walk
+) -> FloatArray:
+    """Of the deterministic solver on the corrected block, or what a stochastic one has come to."""
+    if record.walk is not None:
+        return record.walk.multipliers
+    corrected = replace(problem, moment_shift=shift)
+    found = run(_solver(settings, record.weight), corrected, start=begin.multipliers)
+    return found.multipliers
+
+
+def _walk_on(
+    solver: StochasticSolver,
+    record: Record,
+    standing: Standing,
+    scores: FloatArray,
+    proba: FloatArray,
+    settings: Settings,
+) -> StochasticState:
+    """A stochastic solver after the rows of the block, one by one."""
+    if (record.moments.prior > 0).all():
+        standing = replace(standing, group_prior=record.moments.prior)
+    problem = make_problem(standing, scores, proba, settings)
+    walk, half_life = record.walk, settings.half_life
+    if walk is None or walk.iterate.shape[2] != problem.multipliers_shape[0]:
+        fresh = replace(solver, n_steps=problem.n_rows).init(problem, standing.multipliers)
+        walk = _before_plan(fresh, max(int(record.weight) - problem.n_rows, problem.n_rows))
+    elif half_life is not None and walk.n_gradient_rows >= walk.budget > half_life:
+        walk = _before_plan(walk, int(half_life))  # plans no longer than memory
+    return solver.feed(problem, walk)
+
+
+def _before_plan(walk: StochasticState, n_rows: int) -> StochasticState:
+    """The walk with `n_rows` behind it and a plan for as many to begin."""
+    return replace(walk, n_gradient_rows=n_rows, budget=n_rows)
 
 
 def _on_wider_grid(

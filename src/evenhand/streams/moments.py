@@ -19,6 +19,7 @@ class Moments:
     """Means over rows under one policy, in normalised units; none of them depends on the prior."""
 
     groups: FloatArray  # E[tau_s pi_l], (n_groups, n_atoms)
+    squares: FloatArray  # E[tau_s^2 pi_l], (n_groups, n_atoms)
     costs: FloatArray  # E[feature pi_l] of the features of the cost, (n_features, n_atoms)
     prior: FloatArray  # E[tau_s], (n_groups,)
     smooth: float  # E[LSE_beta] without the constant
@@ -35,11 +36,17 @@ class Moments:
         """`A E[pi t^T]` at the prior of the same rows, (n_constraints, n_groups)."""
         return operator.apply(self.policy[:, None] - self.groups.T / self.prior)
 
+    def squared_imbalance(self) -> FloatArray:
+        """E[t_s^2 pi_l] at the prior of the same rows, (n_groups, n_atoms)."""
+        shares = self.groups / self.prior[:, None]
+        return np.maximum(self.policy - 2.0 * shares + self.squares / self.prior[:, None] ** 2, 0.0)
+
     def blended(self, other: Self, share: float) -> Self:
         """The mean over both sets of rows, of which `other` is `share`."""
         return replace(
             self,
             groups=self.groups + share * (other.groups - self.groups),
+            squares=self.squares + share * (other.squares - self.squares),
             costs=self.costs + share * (other.costs - self.costs),
             prior=self.prior + share * (other.prior - self.prior),
             smooth=self.smooth + share * (other.smooth - self.smooth),
@@ -56,6 +63,7 @@ class Moments:
         return replace(
             self,
             groups=self.groups + (after.groups - before.groups),
+            squares=self.squares + (after.squares - before.squares),
             costs=self.costs + (after.costs - before.costs),
             smooth=self.smooth + (after.smooth - before.smooth),
             peak=self.peak + (after.peak - before.peak),
@@ -74,6 +82,7 @@ class Moments:
         return replace(
             self,
             groups=np.pad(self.groups, wide),
+            squares=np.pad(self.squares, wide),
             costs=np.pad(shrinkage * self.costs + offset * self.policy, wide),
             smooth=shrinkage**2 * (self.smooth - self.constant) + constant,
             peak=shrinkage**2 * (self.peak - self.constant) + constant,
@@ -90,36 +99,15 @@ class Moments:
 
 def measure(problem: DualProblem, group_proba: FloatArray, multipliers: FloatArray) -> Moments:
     """The moments of the rows of `problem` under the policy of `multipliers`, in one pass."""
-    n_groups = group_proba.shape[1]
-    sums, smooth, peak = _pass(problem, group_proba, multipliers, with_costs=True)
-    unit = LOG_2 / problem.temperature
-    return Moments(
-        groups=sums[:n_groups],
-        costs=sums[n_groups:],
-        prior=problem.weights @ group_proba,
-        smooth=smooth * unit,
-        peak=peak * unit,
-        constant=problem.mean_constant(),
-    )
-
-
-def measure_spread(problem: DualProblem, group_proba: FloatArray, multipliers: FloatArray) -> FloatArray:
-    """E[tau_s^2 pi_l], (n_groups, n_atoms)."""
-    return _pass(problem, group_proba**2, multipliers, with_costs=False)[0]
-
-
-def _pass(
-    problem: DualProblem, columns: FloatArray, multipliers: FloatArray, *, with_costs: bool
-) -> tuple[FloatArray, float, float]:
-    """Moments of `columns`, and of the costs' features, with the log-sum-exp and the largest logit."""
     loadings, offset = policy_loadings(problem, multipliers)
-    n_columns, n_kept = columns.shape[1], problem.n_kept
-    n_features = problem.design.shape[0] - n_kept
-    # the columns come first, where the kernel takes moments, and no logit looks at them
-    order = [*range(n_kept, n_kept + n_features), *range(n_kept)]
-    design = np.concatenate([columns.T, problem.design[order]])
-    wide = np.concatenate([np.zeros((problem.n_atoms, n_columns)), loadings[:, order]], axis=1)
-    n_moments = n_columns + (n_features if with_costs else 0)
+    n_groups, n_kept = group_proba.shape[1], problem.n_kept
+    n_moments = 2 * n_groups + problem.design.shape[0] - n_kept
+    # what the kernel takes moments of comes first; no logit looks at the probabilities themselves
+    design = np.concatenate(
+        [group_proba.T, group_proba.T**2, problem.design[n_kept:], problem.design[:n_kept]]
+    )
+    unseen = np.zeros((problem.n_atoms, 2 * n_groups))
+    wide = np.concatenate([unseen, loadings[:, n_kept:], loadings[:, :n_kept]], axis=1)
 
     def run(start: int, stop: int) -> tuple[float, FloatArray, float]:
         part: tuple[float, FloatArray, float] = moments(
@@ -132,7 +120,16 @@ def _pass(
         sums += part
         smooth += part_smooth
         peak += part_peak
-    return sums, smooth, peak
+    unit = LOG_2 / problem.temperature
+    return Moments(
+        groups=sums[:n_groups],
+        squares=sums[n_groups : 2 * n_groups],
+        costs=sums[2 * n_groups :],
+        prior=problem.weights @ group_proba,
+        smooth=smooth * unit,
+        peak=peak * unit,
+        constant=problem.mean_constant(),
+    )
 
 
 def moment_shift(here: Moments, stream: Moments, prior: FloatArray) -> FloatArray:

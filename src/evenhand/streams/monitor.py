@@ -87,23 +87,19 @@ def alarm_threshold(n_charts: int, block_rows: int) -> float:
 
 
 def forecast_errors(
-    block: Moments, stream: Moments, spread: FloatArray, operator: Operator, n_block: float, n_stream: float
+    block: Moments, stream: Moments, operator: Operator, n_block: float, n_stream: float
 ) -> FloatArray:
     """How far a block is from the stream before it, in standard errors, (n_constraints + 1, n_groups).
 
     The violation `V_s` of a set of rows moves with a row by `((A pi)_j - a_j) t_s` to first order, a the mean
-    of A pi. By Jensen the square is at most `sum_l (A_jl - a_j)^2 pi_l t_s^2`, whose mean follows from
-    `spread`, E[tau_s^2 pi_l].
+    of A pi. By Jensen the square is at most `sum_l (A_jl - a_j)^2 pi_l t_s^2`.
     """
     prior = stream.prior
-    masses = stream.groups / prior[:, None]
-    squares = stream.policy - 2.0 * masses + spread / prior[:, None] ** 2  # E[pi_l t_s^2]
-    rows = matrix(operator)
-    centred = (rows - operator.apply(stream.policy)[:, None]) ** 2
-    variance = centred @ np.maximum(squares, 0.0).T
+    squared = stream.squared_imbalance()
+    centred = (matrix(operator) - operator.apply(stream.policy)[:, None]) ** 2
     widest = np.maximum(1.0, 1.0 / prior - 1.0) ** 2 * centred.max()  # of one row
-    variance = np.maximum(variance, FEWEST_ROWS * widest / n_block)
-    shares = np.maximum(spread.sum(axis=1) - prior**2, np.finfo(float).tiny)
+    variance = np.maximum(centred @ squared.T, FEWEST_ROWS * widest / n_block)
+    shares = np.maximum(prior**2 * squared.sum(axis=1), np.finfo(float).tiny)
     moved = np.concatenate(
         [block.violation(operator) - stream.violation(operator), (block.prior - prior)[None]]
     )

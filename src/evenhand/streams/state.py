@@ -72,7 +72,6 @@ class Record:
     """What whole blocks have taught."""
 
     moments: Moments  # under the standing policy, over all rows that still count
-    spread: FloatArray  # E[tau_s^2 pi_l], (n_groups, n_atoms), of some block
     monitor: Monitor
     weight: float  # rows that the moments stand for
     squares: float  # sum of the squared weights of rows: weight^2 / squares rows of equal weight
@@ -90,7 +89,7 @@ class Record:
         moments = self.moments
         price = penalty(problem, multipliers)
         gain = float((moments.costs * problem.cost.loadings.T).sum() + moments.policy @ problem.cost.offset)
-        imbalance = float((self.spread.sum(axis=1) / moments.prior**2 - 1.0).sum())  # E |t|^2
+        imbalance = float(moments.squared_imbalance().sum())  # E |t|^2
         return Measures(
             objective=moments.smooth - moments.constant + price,
             violation=moments.violation(problem.parity.operator),
