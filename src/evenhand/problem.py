@@ -106,11 +106,15 @@ class DualProblem:
 
         The sample's own mean would make tight tolerances infeasible, as a wrong prior does.
         """
-        weights = self.weights[rows] / self.weights[rows].sum()
-        design = np.ascontiguousarray(self.design[:, rows])
+        design, constant, weights = self.gather(rows)
+        weights /= weights.sum()
         kept = slice(self.n_kept)
         design[kept] += (self.design[kept] @ self.weights - design[kept] @ weights)[:, None]
-        return replace(self, design=design, constant=self.constant[rows], weights=weights)
+        return replace(self, design=design, constant=constant, weights=weights)
+
+    def gather(self, rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Copies of design, constant and weights of some of the rows."""
+        return np.ascontiguousarray(self.design[:, rows]), self.constant[rows], self.weights[rows]
 
     def at_temperature(self, temperature: float) -> Self:
         """The same problem, smoothed at another beta."""

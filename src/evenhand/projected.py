@@ -7,6 +7,7 @@ every notion whose constraint is a sup-norm; the arrays have shape (2, n_constra
 import numpy as np
 from scipy.special import softmax
 
+from evenhand._kernels.chunks import chunk_bounds
 from evenhand._typing import FloatArray, IntArray
 from evenhand.objective import evaluate
 from evenhand.parity import Operator, matrix
@@ -57,8 +58,10 @@ def variance_bound(group_prior: FloatArray) -> float:
 
 def imbalance_spread(problem: DualProblem) -> float:
     """`E |t|^2` on the rows: sigma-hat squared of the paper's appendix on unknown eta and tau."""
-    kept = problem.design[: problem.n_kept]
-    second = (kept * problem.weights) @ kept.T
+    second = np.zeros((problem.n_kept, problem.n_kept))
+    for start, stop in chunk_bounds(problem.n_rows):  # not at once: the rows may be more than memory holds
+        kept = problem.design[: problem.n_kept, start:stop]
+        second += (kept * problem.weights[start:stop]) @ kept.T
     return float(np.trace(problem.mixing.T @ second @ problem.mixing))
 
 

@@ -14,7 +14,8 @@
 """
 
 from evenhand.outofcore.batch import fit_table
+from evenhand.outofcore.following import stream_table
 from evenhand.outofcore.predictions import iter_predictions, predict_table
 from evenhand.outofcore.progress import TableProgress
 
-__all__ = ["TableProgress", "fit_table", "iter_predictions", "predict_table"]
+__all__ = ["TableProgress", "fit_table", "iter_predictions", "predict_table", "stream_table"]

@@ -16,6 +16,7 @@ from evenhand.estimators.base import ParityEstimator
 from evenhand.exceptions import ConvergenceWarning, InterruptWarning
 from evenhand.outofcore.progress import Reporter, TableProgress, reporting
 from evenhand.outofcore.rows import Model, TableReader, make_reader, read_weights
+from evenhand.outofcore.sources import blaming, count_rows
 from evenhand.outofcore.spool import BLOCK_ROWS, Spool
 from evenhand.parity import make_parity
 from evenhand.postprocessor import ParityPostprocessor
@@ -110,9 +111,10 @@ def _read_into(
     n_read = 0
     try:
         for block in table.blocks(BLOCK_ROWS):
-            rows = reader.rows(block, spool.groups)
-            spool.append(rows, read_weights(block, sample_weight))
-            n_read += len(rows.scores)
+            after = n_read + count_rows(block)
+            with blaming(n_read, after):
+                spool.append(reader.rows(block, spool.groups), read_weights(block, sample_weight))
+            n_read = after
             report(TableProgress("read", n_read, table.n_rows))
     except KeyboardInterrupt:
         if spool.n_rows == 0:

@@ -12,7 +12,7 @@ from evenhand._typing import AnyArray
 from evenhand.io.atomic import whole_file
 from evenhand.outofcore.progress import Reporter, TableProgress, reporting
 from evenhand.outofcore.rows import Model, TableReader, as_frame, make_reader, read_column
-from evenhand.outofcore.sources import Chunk, count_rows
+from evenhand.outofcore.sources import Chunk, blaming, check_size, count_rows
 
 METHODS = ("predict", "predict_mean", "predict_quantile", "predict_pmf", "predict_proba")
 BLOCK_ROWS = 32_768  # with 201 atoms a block of distributions is 53 MB
@@ -62,7 +62,7 @@ def iter_predictions(
     """
     reader = make_reader(model, columns, scores, group_proba, sensitive_features)
     _check_method(model, method)
-    blocks = reader.open(source, ids).blocks(_check_size(block_rows))
+    blocks = reader.open(source, ids).blocks(check_size(block_rows))
     asked = _continued(options)
     return (_predict(reader, block, method, ids, asked) for block in blocks)
 
@@ -115,10 +115,11 @@ def predict_table(
     if name in kept:
         raise ValueError(f"The column {name!r} of the source is kept: give the predictions another name=.")
     table = reader.open(source, *kept)
-    blocks, asked = table.blocks(_check_size(block_rows)), _continued(options)
+    blocks, asked = table.blocks(check_size(block_rows)), _continued(options)
     with reporting(progress) as report, whole_file(target) as beside, _Writer(beside) as writer:
         for block in blocks:
-            predictions = _predict(reader, block, method, ids, asked)
+            with blaming(writer.n_rows, writer.n_rows + count_rows(block)):
+                predictions = _predict(reader, block, method, ids, asked)
             writer.write({**_kept_columns(block, kept), name: predictions})
             report(TableProgress("predict", writer.n_rows, table.n_rows))
         if writer.n_rows == 0:
@@ -179,16 +180,14 @@ def _kept_columns(block: Chunk, names: list[str]) -> dict[str, Any]:
 def _continued(options: dict[str, Any]) -> dict[str, Any]:
     """The options with a seed made a generator: fresh draws go on from block to block."""
     seed = options.get("random_state")
-    return {**options, "random_state": np.random.default_rng(seed)} if isinstance(seed, Integral) else options
+    return (
+        {**options, "random_state": np.random.default_rng(int(seed))}
+        if isinstance(seed, Integral)
+        else options
+    )
 
 
 def _check_method(model: Model, method: str) -> None:
     known = [name for name in METHODS if hasattr(model, name)]
     if method not in known:
         raise ValueError(f"method must be one of {', '.join(known)}: got {method!r}.")
-
-
-def _check_size(block_rows: int) -> int:
-    if isinstance(block_rows, bool) or not isinstance(block_rows, int) or block_rows < 1:
-        raise ValueError(f"block_rows must be a positive integer: got {block_rows!r}.")
-    return block_rows

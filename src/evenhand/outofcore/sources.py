@@ -6,6 +6,7 @@ gives the same blocks from one file, from many, and from an iterator.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -68,13 +69,30 @@ def open_source(source: Any, columns: Sequence[str] | None) -> Source:
     if _is_dataset(source):
         return _open_dataset(source, columns)
     if _is_chunk(source):
-        return Source(lambda start: iter([take_rows(source, start, count_rows(source))]), count_rows(source))
+        return Source(lambda start: _skip_rows([source], start), count_rows(source))
     if not isinstance(source, Iterable) or isinstance(source, bytes | dict):
         raise TypeError(
             "source must be the path of a Parquet or Arrow file or folder, a pyarrow dataset, a frame, or an "
             f"iterable of frames: got {type(source).__name__}."
         )
     return Source(lambda start: _skip_rows(source, start), None)
+
+
+@contextmanager
+def blaming(start: int, stop: int) -> Iterator[None]:
+    """Note on errors inside where in the table they come from."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"This is about rows {start} to {stop - 1} of the table.")
+        raise
+
+
+def check_size(block_rows: int) -> int:
+    """The number of rows of a block, positive."""
+    if isinstance(block_rows, bool) or not isinstance(block_rows, int) or block_rows < 1:
+        raise ValueError(f"block_rows must be a positive integer: got {block_rows!r}.")
+    return block_rows
 
 
 def count_rows(chunk: Chunk) -> int:

@@ -9,13 +9,13 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from evenhand._typing import FloatArray
+from evenhand._typing import FloatArray, IntArray
 from evenhand._validation import Labels, Rows
 from evenhand.problem import DualProblem
 
@@ -23,6 +23,32 @@ BLOCK_ROWS = 65_536
 RELEASE_SECONDS = 0.02  # in which a pass reads some 50 MB, where reading is all that it does
 
 _DOUBLE = 8
+
+
+class MappedProblem(DualProblem):
+    """A problem whose rows are a map of a file."""
+
+    __slots__ = ()
+
+    def gather(self, rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Copies of sorted rows, window by window.
+
+        A page holds 512 rows, so a sample touches nearly all of them: at once, all would be in memory.
+        """
+        edges = range(0, self.n_rows, BLOCK_ROWS)
+        cuts = np.searchsorted(rows, edges)
+        parts = []
+        for start, first, last in zip(edges, cuts, [*cuts[1:], len(rows)], strict=True):
+            window, inside = slice(start, start + BLOCK_ROWS), rows[first:last] - start
+            parts.append(
+                (
+                    self.design[:, window][:, inside],
+                    self.constant[window][inside],
+                    self.weights[window][inside],
+                )
+            )
+        design, constant, weights = zip(*parts, strict=True)
+        return np.concatenate(design, axis=1), np.concatenate(constant), np.concatenate(weights)
 
 
 class Spool:
@@ -90,7 +116,8 @@ class Spool:
             pages = mmap.mmap(file.fileno(), 0)  # ends with the last array that looks at it
             columns = np.frombuffer(pages, np.float64).reshape(-1, self.n_rows)
             with _released(pages):
-                yield replace(first, design=columns[:-2], constant=columns[-2], weights=columns[-1])
+                whole = replace(first, design=columns[:-2], constant=columns[-2], weights=columns[-1])
+                yield MappedProblem(**{field.name: getattr(whole, field.name) for field in fields(whole)})
 
     def _blocks(self) -> Iterator[FloatArray]:
         width = self._mass.size + 2
