@@ -22,7 +22,7 @@ from evenhand.parity import make_parity
 from evenhand.problem import DualProblem
 from evenhand.solvers import Auto, Batch, Lbfgs, Solver, run
 from evenhand.solvers.stochastic import StochasticSolver, StochasticState
-from evenhand.streams.grid import extend, find_extension, multipliers_of_tilt
+from evenhand.streams.grid import Extension, carry_multipliers, extend, find_extension
 from evenhand.streams.moments import Moments, measure, moment_shift
 from evenhand.streams.monitor import Drift, Monitor, alarm_threshold, find_drift, forecast_errors
 from evenhand.streams.state import Record, Settings, Standing, Stream
@@ -108,7 +108,7 @@ def _begin(stream: Stream, scores: FloatArray, proba: FloatArray, settings: Sett
     record = _first_record(problem, moments, len(scores))
     n_clipped = stream.n_clipped + standing.support.count_outside(scores)
     limit = GROWTH * problem.n_atoms
-    return replace(stream, standing=standing, record=record, most_atoms=limit, n_clipped=n_clipped)
+    return replace(stream, standing=standing, record=record, most_atoms=limit, n_clipped=n_clipped, mark=0)
 
 
 def _take_over(
@@ -288,14 +288,12 @@ def _on_wider_grid(
     right = len(support.atoms) - len(old.atoms) - left
     shrinkage = old.half_width / support.half_width
     offset = (old.centre - support.centre) / support.half_width
-    after = make_parity(standing.parity, support.normalised())
-    tilt = np.pad(
-        standing.make_parity().operator.adjoint(standing.multipliers), ((left, right), (0, 0)), mode="edge"
-    )
+    before, after = standing.make_parity(), make_parity(standing.parity, support.normalised())
+    extension = Extension(left, right)
     wider = replace(
         standing,
         support=support,
-        multipliers=multipliers_of_tilt(shrinkage**2 * tilt, after),
+        multipliers=carry_multipliers(standing.multipliers, before, after, extension, shrinkage),
         temperature=standing.temperature / shrinkage**2,
     )
     stream, block = (m.on_wider_grid(left, right, shrinkage, offset) for m in (stream, block))

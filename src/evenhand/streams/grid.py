@@ -9,6 +9,8 @@ from evenhand._typing import FloatArray
 from evenhand.parity import Parity
 from evenhand.support import MARGIN, Support, range_without_outliers
 
+NEW_ATOM_WEIGHT = 1e-6  # in a least squares fit that the old atoms decide
+
 
 @dataclass(frozen=True, slots=True)
 class Extension:
@@ -53,12 +55,21 @@ def extend(support: Support, extension: Extension) -> Support:
     return replace(support, atoms=np.concatenate([left, atoms, right]), bounds=bounds)
 
 
-def multipliers_of_tilt(tilt: FloatArray, parity: Parity) -> FloatArray:
-    """Multipliers whose policy is that of a tilt (n_atoms, n_groups), as near as the notion has one.
+def carry_multipliers(
+    multipliers: FloatArray, before: Parity, after: Parity, extension: Extension, shrinkage: float
+) -> FloatArray:
+    """Multipliers on the extended grid with the policy of the old ones on the old atoms.
 
-    A tilt that is the same for all atoms moves no policy, so it is matched up to such a constant.
+    `shrinkage` is the old half width over the new one: squared costs on the normalised scale shrink by its
+    square, and so does the tilt. Beyond the old ends it goes on flat where the notion lets it. A tilt that
+    is the same for all atoms moves no policy, so it is matched up to such a constant.
     """
-    adjoint = parity.operator.adjoint(np.eye(parity.operator.n_rows))
-    centred = adjoint - adjoint.mean(axis=0), tilt - tilt.mean(axis=0)
-    found: FloatArray = np.linalg.lstsq(*centred, rcond=None)[0]
-    return found
+    ends = (extension.left, extension.right)
+    tilt = np.pad(shrinkage**2 * before.operator.adjoint(multipliers), (ends, (0, 0)), mode="edge")
+    weights = np.pad(np.ones(len(tilt) - sum(ends)), ends, constant_values=NEW_ATOM_WEIGHT)
+    adjoint = after.operator.adjoint(np.eye(after.operator.n_rows))
+    left, right = (
+        weights[:, None] * (values - weights**2 @ values / (weights**2).sum()) for values in (adjoint, tilt)
+    )
+    carried: FloatArray = np.linalg.lstsq(left, right, rcond=None)[0]
+    return carried

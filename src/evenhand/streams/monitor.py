@@ -38,7 +38,7 @@ class Drift:
     n_rows: int  # rows of the stream so far
     kind: Literal["violation", "prior"]
     group: Hashable
-    before: float  # the violation or the share, as the stream had it
+    before: float  # an entry of the violation, or the share, as the stream had it
     now: float  # the same on the last block
 
     def __str__(self) -> str:

@@ -91,7 +91,8 @@ class PartialFit:
         automatic = settings.may_extend
         warn_of_clipping(support, n_clipped, len(rows.scores), automatic=automatic, stacklevel=3)
         for alarm in alarms if not quiet else ():
-            warnings.warn(str(alarm), DriftWarning, stacklevel=3)
+            way_out = "" if half_life else " Pass half_life= to follow it, or start a new model."
+            warnings.warn(f"{alarm}{way_out}", DriftWarning, stacklevel=3)
         self._install_stream(after, settings)  # last: a warning that is an error leaves all as it was
         return alarms if quiet else ()
 
