@@ -133,8 +133,8 @@ class _Writer:
     def __init__(self, path: os.PathLike[str]) -> None:
         self.n_rows = 0
         self._path = path
-        self._arrow = import_optional("pyarrow", extra="cli", purpose="Writing Parquet files")
-        self._parquet = import_optional("pyarrow.parquet", extra="cli", purpose="Writing Parquet files")
+        self._arrow = import_optional("pyarrow", extra="tables", purpose="Writing Parquet files")
+        self._parquet = import_optional("pyarrow.parquet", extra="tables", purpose="Writing Parquet files")
         self._file: Any = None
 
     def __enter__(self) -> "_Writer":

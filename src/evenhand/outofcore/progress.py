@@ -28,7 +28,7 @@ def reporting(progress: bool | Reporter | None) -> Iterator[Reporter]:
     elif not progress:
         yield lambda now: None
     else:
-        bars = _Bars(import_optional("tqdm", extra="data", purpose="progress=True").tqdm)
+        bars = _Bars(import_optional("tqdm", extra="tables", purpose="progress=True").tqdm)
         try:
             yield bars.show
         finally:

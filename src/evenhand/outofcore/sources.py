@@ -170,7 +170,7 @@ def _readable(chunk: Any) -> Chunk:
 
 
 def _pyarrow(module: str) -> Any:
-    return import_optional(module, extra="cli", purpose="Reading files of tables")
+    return import_optional(module, extra="tables", purpose="Reading files of tables")
 
 
 def _is_dataset(source: Any) -> bool:
