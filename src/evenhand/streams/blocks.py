@@ -20,7 +20,7 @@ from evenhand._kernels.blas import one_blas_thread
 from evenhand._typing import FloatArray
 from evenhand.parity import make_parity
 from evenhand.problem import DualProblem
-from evenhand.solvers import Auto, Batch, Lbfgs, Solver, run
+from evenhand.solvers import Auto, Batch, Lbfgs, Solver, Status, run
 from evenhand.solvers.stochastic import StochasticSolver, StochasticState
 from evenhand.streams.grid import Extension, carry_multipliers, extend, find_extension
 from evenhand.streams.moments import Moments, measure, moment_shift
@@ -62,8 +62,7 @@ def solve_rows(scores: FloatArray, group_proba: FloatArray, settings: Settings) 
     if len(scores) < FIRST_MARK or not (prior > 0).all():
         return replace(standing, group_prior=np.full(len(prior), 1.0 / len(prior)))
     problem = make_problem(standing, scores, proba, settings)
-    found = run(_solver(settings, len(scores)), problem)
-    return replace(standing, multipliers=found.multipliers)
+    return replace(standing, multipliers=_run(settings, len(scores), problem))
 
 
 def make_problem(
@@ -249,7 +248,16 @@ def _next_multipliers(
     if record.walk is not None:
         return record.walk.multipliers
     corrected = replace(problem, moment_shift=shift)
-    found = run(_solver(settings, record.weight), corrected, start=begin.multipliers)
+    return _run(settings, record.weight, corrected, begin.multipliers)
+
+
+def _run(
+    settings: Settings, n_rows: float, problem: DualProblem, start: FloatArray | None = None
+) -> FloatArray:
+    """Multipliers of the deterministic solver; an interrupt is one of the whole call, which has no effect."""
+    found = run(_solver(settings, n_rows), problem, start=start)
+    if found.status is Status.STOPPED:
+        raise KeyboardInterrupt
     return found.multipliers
 
 

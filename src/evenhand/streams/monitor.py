@@ -15,6 +15,7 @@ hang together.
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -71,6 +72,7 @@ class Monitor:
         return np.maximum(self.up, self.down)
 
 
+@cache
 def alarm_threshold(n_charts: int, block_rows: int) -> float:
     """Height at which `n_charts` charts together give one false alarm in `FALSE_ALARM_ROWS` rows.
 
