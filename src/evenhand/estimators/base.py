@@ -154,15 +154,19 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
         scores, group_proba = self._nuisances(X_unlabeled, sensitive_features)
         step = copy(self.postprocessor_)
         alarms = step._take_rows(scores, group_proba, half_life, quiet=on_drift is not None)
+        self._install_step(step)
+        for alarm in alarms:
+            assert on_drift is not None  # else they were warnings
+            on_drift(alarm)
+        return self
+
+    def _install_step(self, step: ParityPostprocessor) -> None:
+        """Go on with another parity step behind the same models, all at once."""
         self.__dict__.update(
             postprocessor_=step,
             certificate_=replace(step.certificate_, calibration=self.certificate_.calibration),
             n_iter_=max(1, step.result_.n_iter),
         )
-        for alarm in alarms:
-            assert on_drift is not None  # else they were warnings
-            on_drift(alarm)
-        return self
 
     def predict(
         self, X: Any, *, sensitive_features: Any = None, random_state: RandomState = None, ids: Any = None

@@ -12,7 +12,6 @@ from sklearn.base import clone
 from evenhand._typing import FloatArray
 from evenhand._validation import Rows, check_epsilon
 from evenhand.draws import key_from
-from evenhand.estimators.base import ParityEstimator
 from evenhand.exceptions import ConvergenceWarning, InterruptWarning
 from evenhand.outofcore.progress import Reporter, TableProgress, reporting
 from evenhand.outofcore.rows import Model, TableReader, make_reader, read_weights
@@ -90,17 +89,8 @@ def fit_table(
         if isinstance(model, ParityPostprocessor):
             _fit_step(model, spool, report)
         else:
-            _install_step(model, _fit_step(model._postprocessor(), spool, report))
+            model._install_step(_fit_step(model._postprocessor(), spool, report))
     return model
-
-
-def _install_step(model: ParityEstimator, step: ParityPostprocessor) -> None:
-    """Make a fitted step that of the estimator, all at once."""
-    model.__dict__.update(
-        postprocessor_=step,
-        certificate_=replace(step.certificate_, calibration=model.certificate_.calibration),
-        n_iter_=max(1, step.result_.n_iter),
-    )
 
 
 def _read_into(
