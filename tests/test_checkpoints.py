@@ -124,9 +124,11 @@ def test_a_checkpoint_of_another_model_is_refused(table_path, tmp_path):
         stream_table(make_step(epsilon=0.1), table_path, **resume)
     with pytest.raises(ValueError, match="only 100 rows, but 500 were read"):
         stream_table(make_step(), FRAME[:100], **resume)
-    save(make_step().fit(DATA.scores, DATA.group_proba), path)
-    with pytest.raises(ModelFileError, match="no checkpoint"):
-        stream_table(make_step(), table_path, **resume)
+    refitted = stream_table(make_step(), FRAME, **STREAM).fit(DATA.scores, DATA.group_proba)
+    for model in (refitted, make_step().fit(DATA.scores, DATA.group_proba)):
+        save(model, path)
+        with pytest.raises(ModelFileError, match="no checkpoint"):
+            stream_table(make_step(), table_path, **resume)
 
 
 def test_a_bad_block_is_named_and_leaves_the_model_as_after_the_block_before(tmp_path):

@@ -56,7 +56,8 @@ class Checkpoints:
         remove_leftovers(self.path)
         saved = load(self.path, trusted=trusted)
         place = vars(saved).get(_PLACE)
-        if type(place) is not int or place < 0:
+        streamed = hasattr(getattr(saved, "postprocessor_", saved), "stream_")  # a fit ends a stream
+        if type(place) is not int or place < 0 or not streamed:
             raise ModelFileError(f"{self.path} is a model, but no checkpoint: it has no place in a table.")
         _require_same_settings(model, saved)
         model.__dict__.update(_fitted(saved))

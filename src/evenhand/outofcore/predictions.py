@@ -9,7 +9,7 @@ import numpy as np
 
 from evenhand._optional import import_optional
 from evenhand._typing import AnyArray
-from evenhand.io.atomic import whole_file
+from evenhand.io.atomic import remove_leftovers, whole_file
 from evenhand.outofcore.progress import Reporter, TableProgress, reporting
 from evenhand.outofcore.rows import Model, TableReader, as_frame, make_reader, read_column
 from evenhand.outofcore.sources import Chunk, blaming, check_size, count_rows
@@ -86,8 +86,8 @@ def predict_table(
 ) -> int:
     """Write the predictions of a table to a Parquet file, block by block, and return the number of rows.
 
-    The file appears whole or not at all: an error, Ctrl-C or a kill leaves what was at `target` before. Draws
-    are those of `predict` on all rows at once.
+    The file appears whole or not at all: an error, Ctrl-C or a kill leaves what was at `target` before; the
+    next call removes what a killed one left beside it. Draws are those of `predict` on all rows at once.
 
     Parameters
     ----------
@@ -116,6 +116,7 @@ def predict_table(
         raise ValueError(f"The column {name!r} of the source is kept: give the predictions another name=.")
     table = reader.open(source, *kept)
     blocks, asked = table.blocks(check_size(block_rows)), _continued(options)
+    remove_leftovers(target)
     with reporting(progress) as report, whole_file(target) as beside, _Writer(beside) as writer:
         for block in blocks:
             with blaming(writer.n_rows, writer.n_rows + count_rows(block)):
