@@ -1,6 +1,6 @@
 """Predictions whose distribution is the same in every group, without the group at prediction time."""
 
-from evenhand import certificates, costs, datasets, metrics, plots, solvers
+from evenhand import certificates, costs, datasets, metrics, outofcore, plots, solvers
 from evenhand._kernels.chunks import get_num_threads, set_num_threads
 from evenhand._version import __version__
 from evenhand.audit import audit
@@ -22,6 +22,7 @@ __all__ = [
     "get_num_threads",
     "load",
     "metrics",
+    "outofcore",
     "plots",
     "save",
     "set_num_threads",

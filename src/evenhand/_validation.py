@@ -336,6 +336,13 @@ def _per_group(value: Any, name: str, groups: Labels) -> FloatArray:
     return checked
 
 
+def label_array(groups: Labels) -> AnyArray:
+    """Labels of any kind in one dimension: numbers as such, all else as objects."""
+    if all(isinstance(label, int) for label in groups):
+        return np.array(groups)
+    return np.fromiter(groups, dtype=object, count=len(groups))
+
+
 def is_missing(cell: Any) -> bool:
     """Whether a cell of any library holds no value."""
     if cell is None or type(cell).__name__ in ("NAType", "NaTType"):

@@ -1,11 +1,8 @@
 """`save` and `load`: a model in one file (docs/model-file.md is the format's description)."""
 
-import contextlib
 import json
 import os
 import platform
-import secrets
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,6 +12,7 @@ import sklearn
 
 from evenhand._version import __version__
 from evenhand.io import registry
+from evenhand.io.atomic import write_whole
 from evenhand.io.codec import Decoder, Encoder
 from evenhand.io.container import Container, pack, read_json
 from evenhand.io.errors import ModelFileError
@@ -47,7 +45,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     tree = encoder.encode(model, type(model).__name__)
     text = json.dumps(tree, allow_nan=False, separators=(",", ":"))
     members = {TREE: text.encode("ascii"), **encoder.members}
-    _write_whole(Path(os.path.realpath(path)), pack(members, _manifest(model, encoder.members)))
+    write_whole(path, pack(members, _manifest(model, encoder.members)))
 
 
 def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> Any:
@@ -102,33 +100,3 @@ def _check_format(manifest: dict[str, Any]) -> None:
             f"The file has format version {version}, written by evenhand {writer}; this is evenhand "
             f"{__version__}, which reads up to version {FORMAT_VERSION}. Upgrade evenhand to open it."
         )
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    """Write beside the target, then take its place: no reader sees half a file."""
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder: give the name of a file in it.")
-    beside = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
-    try:
-        with open(beside, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            shutil.copymode(path, beside)
-        os.replace(beside, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name last through a power cut, where the system lets a folder be synced."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -24,10 +24,14 @@ from evenhand.certificates import Certificate
 from evenhand.costs import Absolute, CostMatrix, Huber, Pinball, Squared
 from evenhand.estimators import ParityClassifier, ParityRegressor
 from evenhand.estimators.notions import Notion
+from evenhand.io import stream_faults
 from evenhand.policy import SoftmaxPolicy
 from evenhand.postprocessor import ParityPostprocessor
 from evenhand.selection import Selection
 from evenhand.solvers import AcSa, AcSa2, Auto, Batch, Lbfgs, Oracle, Sgd, Sgd3, SolverResult, Status
+from evenhand.solvers.schedules import Phase
+from evenhand.solvers.stochastic import StochasticSolver, StochasticState
+from evenhand.streams import Moments, Monitor, Record, Standing, Stream
 from evenhand.support import Support
 
 
@@ -49,15 +53,22 @@ OBJECTS: dict[str, type] = _by_name(
     CostMatrix,
     Huber,
     Lbfgs,
+    Moments,
+    Monitor,
     Notion,
     Oracle,
+    Phase,
     Pinball,
+    Record,
     Selection,
     Sgd,
     Sgd3,
     SoftmaxPolicy,
     SolverResult,
     Squared,
+    Standing,
+    StochasticState,
+    Stream,
     Support,
 )
 COSTS = (Squared, Absolute, Pinball, Huber, CostMatrix)  # a cost that is a function is not a file's to hold
@@ -150,6 +161,21 @@ def _postprocessor_faults(model: Any) -> Iterator[str]:
         if not isinstance(key, np.ndarray) or key.dtype != np.uint64 or key.shape != (2,):
             yield "its draw_key_ is not a key"
         yield from _group_faults(model, len(model.policy_.group_prior))
+        yield from _model_stream_faults(model)
+
+
+def _model_stream_faults(model: Any) -> Iterator[str]:
+    stream = getattr(model, "stream_", None)
+    if stream is None:
+        return
+    if type(stream) is not Stream:
+        yield "its stream_ is not a stream"
+    elif len(stream.standing.group_prior) != len(model.policy_.group_prior):
+        yield "its stream_ has other groups"
+    else:
+        solver = model.solver
+        size = solver.batch_size if isinstance(solver, StochasticSolver) else 1
+        yield from stream_faults.unfinished_faults(stream, size)
 
 
 def _estimator_faults(model: Any) -> Iterator[str]:
@@ -204,4 +230,9 @@ _FAULTS: dict[str, Callable[[Any], Iterator[str]]] = {
     "CostMatrix": _cost_matrix_faults,
     "Notion": _notion_faults,
     "Pipeline": _pipeline_faults,
+    "Phase": stream_faults.phase_faults,
+    "StochasticState": stream_faults.walk_faults,
+    "Moments": stream_faults.moments_faults,
+    "Standing": stream_faults.standing_faults,
+    "Stream": stream_faults.stream_faults,
 }
