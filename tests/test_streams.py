@@ -207,7 +207,7 @@ def test_a_stream_that_starts_from_a_fit_knows_its_violation():
 
 def random_block_moments(model):
     scores, proba = population(BLOCK_ROWS, seed=5)
-    settings = model._stream_settings((0, 1, 2), None)
+    settings = model._stream_settings(model._rows(scores, proba), None)
     standing = model._stream_of_fit().standing
     return measure(make_problem(standing, scores, proba, settings), proba, standing.multipliers)
 

@@ -17,8 +17,12 @@ from typing import Any
 import numpy as np
 
 from evenhand._kernels.blas import one_blas_thread
-from evenhand._typing import FloatArray
+from evenhand._typing import FloatArray, IntArray
+from evenhand._validation import Rows
+from evenhand.costs import RowCosts, Squared
+from evenhand.imbalance import stratum_sums
 from evenhand.parity import make_parity
+from evenhand.parity_step import choose_support
 from evenhand.problem import DualProblem
 from evenhand.solvers import Auto, Batch, Lbfgs, Solver, Status, run
 from evenhand.solvers.stochastic import StochasticSolver, StochasticState
@@ -26,7 +30,7 @@ from evenhand.streams.grid import Extension, carry_multipliers, extend, find_ext
 from evenhand.streams.moments import Moments, measure, moment_shift
 from evenhand.streams.monitor import Drift, Monitor, alarm_threshold, find_drift, forecast_errors
 from evenhand.streams.state import Record, Settings, Standing, Stream
-from evenhand.support import Support, automatic_beta, check_beta, make_support
+from evenhand.support import Support, automatic_beta, check_beta
 
 STREAM_ATOMS = 101  # of atoms="auto": with 201 the risk is the same to three digits, at twice the time
 MAX_AUTO_BETA = 1_500.0  # of beta="auto": beyond, smoothing costs less than the grid does
@@ -41,7 +45,7 @@ def take_block(
     stream: Stream, scores: FloatArray, group_proba: FloatArray, settings: Settings
 ) -> tuple[Stream, tuple[Drift, ...]]:
     """The stream after one more block, and what is found to have drifted."""
-    proba = round_proba(group_proba)
+    proba = round_proba(group_proba, settings.strata)
     with one_blas_thread():
         if stream.record is not None:
             return _go_on(stream, stream.record, scores, proba, settings)
@@ -53,12 +57,14 @@ def take_block(
 
 def solve_rows(scores: FloatArray, group_proba: FloatArray, settings: Settings) -> Standing:
     """The policy of a few rows that are all there; without any tilt where a group has no share yet."""
-    proba = round_proba(group_proba)
-    support = make_support(_first_atoms(settings), settings.bounds, scores)
+    proba = round_proba(group_proba, settings.strata)
+    rows = Rows(scores, proba, settings.groups, None, settings.strata)
+    support = choose_support(_first_atoms(settings), settings.bounds, rows, settings.cost)
     prior = proba.mean(axis=0)
     parity = make_parity(settings.parity, support.normalised())
     blank = np.zeros((parity.operator.n_rows, len(prior)))
-    standing = Standing(settings.parity, support, prior, blank, _temperature(settings, len(scores), 0.0))
+    beta = _temperature(settings, len(scores), 0.0)
+    standing = Standing(settings.parity, support, prior, blank, beta, settings.strata, settings.cost)
     if len(scores) < FIRST_MARK or not (prior > 0).all():
         return replace(standing, group_prior=np.full(len(prior), 1.0 / len(prior)))
     problem = make_problem(standing, scores, proba, settings)
@@ -69,28 +75,46 @@ def make_problem(
     standing: Standing, scores: FloatArray, proba: FloatArray, settings: Settings
 ) -> DualProblem:
     """The dual problem of some rows on the scale of the standing policy."""
-    support = standing.support
-    parity = standing.make_parity()
+    costs = standing.cost.rows(standing.support, scores)
+    rounded = RowCosts(_rounded(costs.features), _rounded(costs.constant))
+    return _assemble(standing, rounded, proba, settings)
+
+
+def empty_problem(standing: Standing, settings: Settings) -> DualProblem:
+    """The same without any rows."""
+    n_features = standing.cost.model(standing.support).loadings.shape[1]
+    rows = RowCosts(np.empty((n_features, 0)), np.empty(0))
+    return _assemble(standing, rows, np.empty((0, len(standing.group_prior))), settings)
+
+
+def _assemble(standing: Standing, rows: RowCosts, proba: FloatArray, settings: Settings) -> DualProblem:
+    support, parity = standing.support, standing.make_parity()
     unit = support.half_width if parity.in_outcome_units else 1.0
     return DualProblem.from_rows(
-        _rounded(support.scale(support.clip(scores))),
+        rows.constant,  # scores, of which the costs are given
         proba,
         atoms=support.normalised(),
         parity=parity,
         slack=settings.epsilon / unit,
         temperature=standing.temperature,
         group_prior=standing.group_prior,
-        weights=np.full(len(scores), 1.0 / max(len(scores), 1)),
+        weights=np.full(len(proba), 1.0 / max(len(proba), 1)),
+        strata=standing.strata,
+        costs=(standing.cost.model(support), rows),
     )
 
 
-def round_proba(group_proba: FloatArray) -> FloatArray:
-    """Probabilities on a lattice, where they still sum to one exactly."""
-    proba = _rounded(group_proba)
-    largest = np.argmax(proba, axis=1)
+def round_proba(group_proba: FloatArray, strata: IntArray | None = None) -> FloatArray:
+    """Probabilities on a lattice, and their sums in each stratum too: where there are none, one exactly."""
+    proba, totals = _rounded(group_proba), _rounded(stratum_sums(group_proba, strata))
+    places = np.zeros(proba.shape[1], np.int64) if strata is None else strata
     rows = np.arange(len(proba))
-    proba[rows, largest] = 0.0
-    proba[rows, largest] = 1.0 - proba.sum(axis=1)
+    for stratum in range(int(places.max()) + 1):
+        members = np.flatnonzero(places == stratum)
+        largest = members[np.argmax(proba[:, members], axis=1)]
+        proba[rows, largest] = 0.0
+        rest = totals[:, members[0]] - proba[:, members].sum(axis=1)
+        proba[rows, largest] = np.maximum(rest, 0.0)
     return proba
 
 
@@ -103,7 +127,7 @@ def _begin(stream: Stream, scores: FloatArray, proba: FloatArray, settings: Sett
     """The stream after its first block, solved for itself."""
     standing = solve_rows(scores, proba, settings)
     problem = make_problem(standing, scores, proba, settings)
-    moments = measure(problem, proba, standing.multipliers)
+    moments = measure(problem, proba, standing.multipliers, standing.strata)
     record = _first_record(problem, moments, len(scores))
     n_clipped = stream.n_clipped + standing.support.count_outside(scores)
     limit = GROWTH * problem.n_atoms
@@ -116,7 +140,7 @@ def _take_over(
     """The record of a fit before the stream, whose rows are gone: a block tells what the fit did not note."""
     standing = stream.standing
     problem = make_problem(standing, scores, proba, settings)
-    moments = measure(problem, proba, standing.multipliers)
+    moments = measure(problem, proba, standing.multipliers, standing.strata)
     moments = moments.matched(violation, standing.group_prior, problem.parity.operator)
     return _first_record(problem, moments, stream.n_before)
 
@@ -138,7 +162,7 @@ def _go_on(
     """Compare the block with the stream, add it, and solve again where that is due."""
     standing, n_rows = stream.standing, len(scores)
     problem = make_problem(standing, scores, proba, settings)
-    block = measure(problem, proba, standing.multipliers)
+    block = measure(problem, proba, standing.multipliers, standing.strata)
     record, alarms = _watch(stream, record, block, problem, settings)
     record = _blend(record, block, n_rows, settings.half_life, forget=bool(alarms))
     wider = _widened(stream, scores, settings)
@@ -156,7 +180,7 @@ def _watch(
     stream: Stream, record: Record, block: Moments, problem: DualProblem, settings: Settings
 ) -> tuple[Record, tuple[Drift, ...]]:
     """The record with its charts one block on; fresh ones after an alarm."""
-    if not (record.moments.prior > 0).all() or not (block.prior > 0).all():
+    if not (record.moments.prior > 0).all():
         return record, ()
     operator = problem.parity.operator
     n_rows = problem.n_rows
@@ -224,10 +248,10 @@ def _solve(
     temperature = _temperature(settings, record.weight, standing.temperature)
     begin = replace(standing, group_prior=prior, temperature=temperature)
     problem = make_problem(begin, scores, proba, settings)
-    start = measure(problem, proba, begin.multipliers)
+    start = measure(problem, proba, begin.multipliers, begin.strata)
     stream = stream.carried(block, start)
     found = _next_multipliers(problem, begin, record, moment_shift(start, stream, prior), settings)
-    stop = measure(problem, proba, found)
+    stop = measure(problem, proba, found, begin.strata)
     record = replace(
         record,
         moments=stream.carried(start, stop),
@@ -294,22 +318,24 @@ def _on_wider_grid(
     old = standing.support
     left = int(np.searchsorted(support.atoms, old.atoms[0]))
     right = len(support.atoms) - len(old.atoms) - left
-    shrinkage = old.half_width / support.half_width
-    offset = (old.centre - support.centre) / support.half_width
     before, after = standing.make_parity(), make_parity(standing.parity, support.normalised())
-    extension = Extension(left, right)
+    ratio = standing.cost.unit(old) / standing.cost.unit(support)
     wider = replace(
         standing,
         support=support,
-        multipliers=carry_multipliers(standing.multipliers, before, after, extension, shrinkage),
-        temperature=standing.temperature / shrinkage**2,
+        multipliers=carry_multipliers(standing.multipliers, before, after, Extension(left, right), ratio),
+        temperature=standing.temperature / ratio,
     )
-    stream, block = (m.on_wider_grid(left, right, shrinkage, offset) for m in (stream, block))
+    scale = None
+    if isinstance(standing.cost, Squared):
+        scale = old.half_width / support.half_width, (old.centre - support.centre) / support.half_width
+    stream, block = (m.on_wider_grid(left, right, ratio, scale) for m in (stream, block))
     return wider, stream, block
 
 
 def _first_atoms(settings: Settings) -> Any:
     automatic = isinstance(settings.atoms, str) and settings.atoms == "auto"
+    automatic = automatic and settings.cost.n_classes is None
     return STREAM_ATOMS if automatic else settings.atoms
 
 

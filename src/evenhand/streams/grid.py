@@ -56,16 +56,16 @@ def extend(support: Support, extension: Extension) -> Support:
 
 
 def carry_multipliers(
-    multipliers: FloatArray, before: Parity, after: Parity, extension: Extension, shrinkage: float
+    multipliers: FloatArray, before: Parity, after: Parity, extension: Extension, ratio: float
 ) -> FloatArray:
     """Multipliers on the extended grid with the policy of the old ones on the old atoms.
 
-    `shrinkage` is the old half width over the new one: squared costs on the normalised scale shrink by its
-    square, and so does the tilt. Beyond the old ends it goes on flat where the notion lets it. A tilt that
-    is the same for all atoms moves no policy, so it is matched up to such a constant.
+    Costs on the new normalised scale are `ratio` times those on the old one, and so is the tilt. Beyond the
+    old ends it goes on flat where the notion lets it. A tilt that is the same for all atoms moves no policy,
+    so it is matched up to such a constant.
     """
     ends = (extension.left, extension.right)
-    tilt = np.pad(shrinkage**2 * before.operator.adjoint(multipliers), (ends, (0, 0)), mode="edge")
+    tilt = np.pad(ratio * before.operator.adjoint(multipliers), (ends, (0, 0)), mode="edge")
     weights = np.pad(np.ones(len(tilt) - sum(ends)), ends, constant_values=NEW_ATOM_WEIGHT)
     adjoint = after.operator.adjoint(np.eye(after.operator.n_rows))
     left, right = (

@@ -94,18 +94,26 @@ def forecast_errors(
     """How far a block is from the stream before it, in standard errors, (n_constraints + 1, n_groups).
 
     The violation `V_s` of a set of rows moves with a row by `((A pi)_j - a_j) t_s` to first order, a the mean
-    of A pi. By Jensen the square is at most `sum_l (A_jl - a_j)^2 pi_l t_s^2`.
+    of A pi in the group's stratum. By Jensen the square is at most `sum_l (A_jl - a_j)^2 pi_l t_s^2`. A group
+    without any share of the block has no violation there, and no error.
     """
-    prior = stream.prior
-    squared = stream.squared_imbalance()
-    centred = (matrix(operator) - operator.apply(stream.policy)[:, None]) ** 2
-    widest = np.maximum(1.0, 1.0 / prior - 1.0) ** 2 * centred.max()  # of one row
-    variance = np.maximum(centred @ squared.T, FEWEST_ROWS * widest / n_block)
-    shares = np.maximum(prior**2 * squared.sum(axis=1), np.finfo(float).tiny)
+    prior, shares = stream.prior, stream.stratum_prior
+    squared = stream.squared_imbalance().T
+    rows = matrix(operator)
+    centre = operator.apply(stream.stratum_policy().T)  # a, (n_constraints, n_groups)
+    spread = rows**2 @ squared - 2.0 * centre * (rows @ squared) + centre**2 * squared.sum(axis=0)
+    furthest = np.maximum(rows.max(axis=1)[:, None] - centre, centre - rows.min(axis=1)[:, None]).max()
+    widest = furthest**2 * np.maximum(1.0 / shares, 1.0 / prior - 1.0 / shares) ** 2  # of one row
+    variance = np.maximum(spread, FEWEST_ROWS * widest / n_block)
+    of_shares = np.maximum(stream.squares.sum(axis=1) - prior**2, np.finfo(float).tiny)
+    seen = block.prior > 0
     moved = np.concatenate(
-        [block.violation(operator) - stream.violation(operator), (block.prior - prior)[None]]
+        [
+            np.where(seen, block.violation(operator) - stream.violation(operator), 0.0),
+            (block.prior - prior)[None],
+        ]
     )
-    scale = np.sqrt(np.concatenate([variance, shares[None]]) * (1.0 / n_block + 1.0 / n_stream))
+    scale = np.sqrt(np.concatenate([variance, of_shares[None]]) * (1.0 / n_block + 1.0 / n_stream))
     errors: FloatArray = moved / scale
     return errors
 

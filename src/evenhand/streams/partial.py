@@ -2,7 +2,7 @@
 
 import numbers
 import warnings
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
@@ -11,17 +11,19 @@ import numpy as np
 from evenhand._validation import (
     Rows,
     check_epsilon,
-    check_group_proba,
     check_rows_of,
-    check_scores,
+    check_strata,
+    column_labels,
     label_array,
 )
-from evenhand.certificates import certify
+from evenhand.costs import make_cost, same_cost
 from evenhand.draws import key_from
 from evenhand.exceptions import DriftWarning
 from evenhand.forms import form_of, gradient_map_norm
+from evenhand.parity_step import certify_in_units
+from evenhand.policy import SoftmaxPolicy
 from evenhand.solvers import Oracle, SolverResult, Status, make_solver
-from evenhand.streams.blocks import FIRST_MARK, GROWTH, make_problem, solve_rows, take_block
+from evenhand.streams.blocks import FIRST_MARK, GROWTH, empty_problem, solve_rows, take_block
 from evenhand.streams.monitor import Drift
 from evenhand.streams.state import BLOCK_ROWS, Settings, Standing, Stream
 from evenhand.support import warn_of_clipping
@@ -39,6 +41,7 @@ class PartialFit:
         scores: Any,
         group_proba: Any,
         *,
+        strata: Any = None,
         half_life: float | None = None,
         on_drift: OnDrift | None = None,
     ) -> Self:
@@ -54,8 +57,11 @@ class PartialFit:
         Parameters
         ----------
         scores : array of shape (n_rows,)
+            Class probabilities (n_rows, n_classes) with a cost matrix.
         group_proba : array or data frame of shape (n_rows, n_groups)
             With the groups of the calls before.
+        strata : sequence of n_groups labels, default=None
+            As in `fit`; they are those of the first call, and need not be given again.
         half_life : float, default=None
             Rows after which a row counts for half, at least one block (2048). None forgets nothing. What
             counts for a block is the value of the call that completes it.
@@ -76,16 +82,25 @@ class PartialFit:
         >>> round(float(model.certificate_.violation.max()), 2)
         0.02
         """
-        for alarm in self._take_rows(scores, group_proba, half_life, quiet=on_drift is not None):
+        quiet = on_drift is not None
+        for alarm in self._take_rows(scores, group_proba, half_life, strata, quiet=quiet):
             assert on_drift is not None  # else they were warnings
             on_drift(alarm)
         return self
 
     def _take_rows(
-        self, scores: Any, group_proba: Any, half_life: float | None, *, quiet: bool
+        self,
+        scores: Any,
+        group_proba: Any,
+        half_life: float | None,
+        strata: Any = None,
+        *,
+        quiet: bool,
     ) -> tuple[Drift, ...]:
         """Become the model after more rows; the alarms are warnings, or returned where `quiet`."""
-        rows, settings, before = self._stream_input(scores, group_proba, half_life)
+        rows = self._stream_rows(scores, group_proba, strata)
+        settings = self._stream_settings(rows, half_life)
+        before = self._stream_before(rows, settings)
         after, alarms = advance(before, rows, settings)
         support, n_clipped = after.standing.support, after.n_clipped - before.n_clipped
         automatic = settings.may_extend
@@ -96,28 +111,35 @@ class PartialFit:
         self._install_stream(after, settings)  # last: a warning that is an error leaves all as it was
         return alarms if quiet else ()
 
-    def _stream_input(
-        self: Any, scores: Any, group_proba: Any, half_life: float | None
-    ) -> tuple[Rows, Settings, Stream]:
-        """Checked rows and settings, and the stream before them."""
-        if hasattr(self, "policy_"):
-            rows = check_rows_of(scores, group_proba, tuple(self.groups_.tolist()))
-        else:
-            checked = check_scores(scores)
-            proba, names = check_group_proba(group_proba, len(checked))
-            rows = Rows(checked, proba, names, None)
-        settings = self._stream_settings(rows.groups, half_life)
-        stream = getattr(self, "stream_", None)
+    def _stream_rows(self: Any, scores: Any, group_proba: Any, strata: Any) -> Rows:
+        """Checked rows, of the groups and strata that the model has already, where it has any."""
+        labels, codes = column_labels(group_proba), None
+        if strata is not None:
+            codes, labels = check_strata(strata, labels)
+        if not hasattr(self, "policy_"):
+            return check_rows_of(scores, group_proba, labels, codes, make_cost(self.cost).n_classes)
+        if strata is not None and set(labels) != set(self.groups_.tolist()):
+            raise ValueError("strata are not those that the model began with. Leave them out, or start anew.")
+        rows: Rows = self._rows(scores, group_proba)
+        return rows
+
+    def _stream_before(self: Any, rows: Rows, settings: Settings) -> Stream:
+        """The stream before `rows`."""
+        stream: Stream | None = getattr(self, "stream_", None)
         if stream is None:
             stream = self._stream_of_fit() if hasattr(self, "policy_") else None
-        if stream is not None and stream.standing.parity != self.parity:
+        if stream is None:
+            return _new_stream(rows, settings)
+        if stream.standing.parity != self.parity:
             raise ValueError(
                 f"parity is {self.parity!r}, but the stream began with {stream.standing.parity!r}: its "
                 "multipliers have no meaning for another notion. Start a new model."
             )
-        return rows, settings, stream or _new_stream(rows, settings)
+        if not same_cost(stream.standing.cost, settings.cost):
+            raise ValueError("cost is not the one that the stream began with. Start a new model.")
+        return stream
 
-    def _stream_settings(self: Any, groups: tuple[Hashable, ...], half_life: float | None) -> Settings:
+    def _stream_settings(self: Any, rows: Rows, half_life: float | None) -> Settings:
         solver = make_solver(
             self.solver, tol=self.tol, max_iter=self.max_iter, random_state=self.random_state
         )
@@ -130,11 +152,13 @@ class PartialFit:
                     raise ValueError(f"{name}='cv' needs stored rows: call fit first, or pass 'auto'.")
         return Settings(
             parity=self.parity,
-            epsilon=check_epsilon(self.epsilon, groups),
-            groups=groups,
+            epsilon=check_epsilon(self.epsilon, rows.groups, rows.strata),
+            groups=rows.groups,
             atoms=self.atoms,
             bounds=self.bounds,
             beta=self.beta,
+            cost=make_cost(self.cost),
+            strata=rows.strata,
             solver=solver,
             tol=self.tol,
             half_life=_check_half_life(half_life),
@@ -142,13 +166,20 @@ class PartialFit:
 
     def _stream_of_fit(self: Any) -> Stream:
         """The stream whose first rows are those of `fit`."""
-        prior = self.group_prior_
+        policy: SoftmaxPolicy = self.policy_
         standing = Standing(
-            self.certificate_.parity, self.policy_.support, prior, self.multipliers_, self.beta_
+            self.certificate_.parity,
+            policy.support,
+            policy.group_prior,
+            self.multipliers_,
+            policy.temperature,
+            policy.strata,
+            policy.cost,
         )
+        n_classes = policy.cost.n_classes
         return Stream(
-            waiting_scores=np.empty(0),
-            waiting_proba=np.empty((0, len(prior))),
+            waiting_scores=np.empty(0 if n_classes is None else (0, n_classes)),
+            waiting_proba=np.empty((0, len(policy.group_prior))),
             n_rows=0,
             n_clipped=0,
             most_atoms=GROWTH * len(standing.support.atoms),
@@ -223,10 +254,9 @@ def _with_first_policy(stream: Stream, settings: Settings) -> Stream:
 
 
 def _new_stream(rows: Rows, settings: Settings) -> Stream:
-    n_groups = len(rows.groups)
     return Stream(
-        waiting_scores=np.empty(0),
-        waiting_proba=np.empty((0, n_groups)),
+        waiting_scores=rows.scores[:0],
+        waiting_proba=rows.group_proba[:0],
         n_rows=0,
         n_clipped=0,
         most_atoms=0,
@@ -240,8 +270,7 @@ def _summary(stream: Stream, settings: Settings) -> dict[str, Any]:
     record, standing = stream.record, stream.standing
     if record is None or not (record.moments.prior > 0).all():
         return {}
-    n_groups = len(settings.groups)
-    problem = make_problem(standing, np.empty(0), np.empty((0, n_groups)), settings)
+    problem = empty_problem(standing, settings)
     measures = record.measures(problem, standing.multipliers)
     result = SolverResult(
         solver=f"stream of {settings.solver_name}",
@@ -258,8 +287,7 @@ def _summary(stream: Stream, settings: Settings) -> dict[str, Any]:
             measures.smoothness,
         ),
     )
-    half_width = standing.support.half_width
-    certificate = certify(problem, result, scale=half_width, groups=settings.groups, measures=measures)
+    certificate = certify_in_units(problem, result, standing.make_policy(), settings.groups, measures)
     return {"result_": result, "certificate_": certificate}
 
 

@@ -1,13 +1,14 @@
 """What a stream leaves behind between two rows: O(n_atoms * n_groups) numbers, and a block not yet full."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from evenhand._typing import FloatArray
+from evenhand._typing import FloatArray, IntArray
 from evenhand.certificates import Measures
+from evenhand.costs import Cost, Squared
 from evenhand.forms import form_of
 from evenhand.objective import penalty
 from evenhand.parity import Parity, make_parity
@@ -32,6 +33,8 @@ class Settings:
     atoms: Any
     bounds: Any
     beta: Any
+    cost: Cost
+    strata: IntArray | None  # stratum of each group, as in `ImbalanceModel`
     solver: Solver[Any] | Auto
     tol: float
     half_life: float | None  # rows after which a row counts for half
@@ -43,8 +46,9 @@ class Settings:
 
     @property
     def may_extend(self) -> bool:
-        """Whether the grid follows the scores: not where the user placed it."""
-        return isinstance(self.bounds, str) and (isinstance(self.atoms, str) or np.ndim(self.atoms) == 0)
+        """Whether the grid follows the scores: not where atoms are classes, or the user placed it."""
+        placed = not isinstance(self.atoms, str) and np.ndim(self.atoms) > 0
+        return self.cost.n_classes is None and isinstance(self.bounds, str) and not placed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,6 +60,8 @@ class Standing:
     group_prior: FloatArray  # p, (n_groups,)
     multipliers: FloatArray  # Phi, (n_constraints, n_groups)
     temperature: float  # beta
+    strata: IntArray | None = None  # stratum of each group, as in `ImbalanceModel`
+    cost: Cost = field(default_factory=Squared)
 
     def make_parity(self) -> Parity:
         """The parity notion on the atoms."""
@@ -64,7 +70,7 @@ class Standing:
     def make_policy(self) -> SoftmaxPolicy:
         """What predicts."""
         tilt = self.make_parity().operator.adjoint(self.multipliers)
-        return SoftmaxPolicy(self.support, self.group_prior, tilt, self.temperature)
+        return SoftmaxPolicy(self.support, self.group_prior, tilt, self.temperature, self.strata, self.cost)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +109,7 @@ class Record:
 class Stream:
     """A stream between two rows: the policy, the record, and the rows that wait for their block."""
 
-    waiting_scores: FloatArray  # (n_waiting,)
+    waiting_scores: FloatArray  # (n_waiting,), or class probabilities (n_waiting, n_classes)
     waiting_proba: FloatArray  # (n_waiting, n_groups)
     n_rows: int  # of the stream, waiting ones included
     n_clipped: int
