@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.parity import PARITIES, make_parity
+from evenhand.io.term_faults import cost_faults, strata_faults
+from evenhand.parity import PARITIES, SupNorm, make_parity
 from evenhand.solvers.schedules import Phase
 from evenhand.solvers.stochastic import StochasticState
 from evenhand.streams import Moments, Monitor, Record, Standing, Stream
@@ -28,7 +29,7 @@ def walk_faults(walk: Any) -> Iterator[str]:
     arrays = [walk.iterate, walk.output, walk.centre]
     if walk.last_answer is not None:
         arrays.append(walk.last_answer)
-    if len(shape) != 3 or shape[0] != 2 or not all(_is_floats(array, shape) for array in arrays):
+    if len(shape) != 3 or shape[0] not in (1, 2) or not all(_is_floats(array, shape) for array in arrays):
         yield "its points do not have the same shape"
     elif not _is_floats(walk.gradient, shape[1:]):
         yield "its gradient does not have the shape of its points"
@@ -48,16 +49,20 @@ def walk_faults(walk: Any) -> Iterator[str]:
 def moments_faults(moments: Any) -> Iterator[str]:
     """One row of moments for each group and feature, over the same atoms."""
     shape: tuple[int, ...] = getattr(moments.groups, "shape", ())
-    if len(shape) != 2 or not all(_is_floats(array, shape) for array in (moments.groups, moments.squares)):
+    tables = moments.groups, moments.squares, moments.crossed
+    if len(shape) != 2 or not all(_is_floats(array, shape) for array in tables):
         yield "its moments of the groups do not have the same shape"
     elif not _is_floats(moments.prior, shape[:1]):
         yield "its prior is not one share for each group"
+    elif not _is_floats(moments.policy, shape[1:]):
+        yield "its mean policy is not over the same atoms"
     elif getattr(moments.costs, "ndim", 0) != 2 or not _is_floats(
         moments.costs, (len(moments.costs), shape[1])
     ):
         yield "its moments of the costs are not over the same atoms"
     if not all(type(number) is float for number in (moments.smooth, moments.peak, moments.constant)):
         yield "its means are not numbers"
+    yield from strata_faults(moments.strata, moments.prior)
 
 
 def standing_faults(standing: Any) -> Iterator[str]:
@@ -73,6 +78,8 @@ def standing_faults(standing: Any) -> Iterator[str]:
         yield "its multipliers do not have the shape of its atoms and groups"
     if type(standing.temperature) is not float or not standing.temperature > 0:
         yield "its temperature is not a positive number"
+    yield from strata_faults(standing.strata, prior)
+    yield from cost_faults(standing.cost, len(standing.support.atoms))
 
 
 def stream_faults(stream: Any) -> Iterator[str]:
@@ -80,9 +87,11 @@ def stream_faults(stream: Any) -> Iterator[str]:
     if type(stream.standing) is not Standing:
         yield "it has no policy"
         return
-    n_constraints, n_groups = shape = stream.standing.multipliers.shape
+    shape = stream.standing.multipliers.shape
     n_waiting = len(stream.waiting_scores) if isinstance(stream.waiting_scores, np.ndarray) else 0
-    waiting = (stream.waiting_scores, (n_waiting,)), (stream.waiting_proba, (n_waiting, n_groups))
+    n_classes = stream.standing.cost.n_classes
+    of_scores = (n_waiting,) if n_classes is None else (n_waiting, n_classes)
+    waiting = (stream.waiting_scores, of_scores), (stream.waiting_proba, (n_waiting, shape[1]))
     if not all(_is_floats(array, size) and np.isfinite(array).all() for array, size in waiting):
         yield "its waiting rows are not finite numbers for every group"
     counts = stream.n_rows, stream.n_clipped, stream.most_atoms, stream.n_before, stream.mark
@@ -92,15 +101,21 @@ def stream_faults(stream: Any) -> Iterator[str]:
     if before is not None and not _is_floats(before, shape):
         yield "the violation before it does not have the shape of its multipliers"
     if stream.record is not None:
-        yield from _record_faults(stream.record, len(stream.standing.support.atoms), n_constraints, n_groups)
+        yield from _record_faults(stream.record, stream.standing)
 
 
-def _record_faults(record: Any, n_atoms: int, n_constraints: int, n_groups: int) -> Iterator[str]:
+def _record_faults(record: Any, standing: Standing) -> Iterator[str]:
     if type(record) is not Record or type(record.moments) is not Moments:
         yield "it has no record"
         return
-    if record.moments.groups.shape != (n_groups, n_atoms):
+    (n_constraints, n_groups), support = standing.multipliers.shape, standing.support
+    n_features = standing.cost.model(support).loadings.shape[1]
+    if record.moments.groups.shape != (n_groups, len(support.atoms)):
         yield "its moments are not over its atoms and groups"
+    elif len(record.moments.costs) != n_features:
+        yield "its moments are not those of its cost"
+    elif not _same(record.moments.strata, standing.strata):
+        yield "its moments have other strata"
     charts = (n_constraints + 1, n_groups)
     monitor = record.monitor
     if type(monitor) is not Monitor or not all(_is_floats(c, charts) for c in (monitor.up, monitor.down)):
@@ -110,8 +125,9 @@ def _record_faults(record: Any, n_atoms: int, n_constraints: int, n_groups: int)
     if not _is_count(record.since) or not _is_count(record.n_solves):
         yield "its counts are not counts"
     walk = record.walk
+    n_signs = 2 if isinstance(standing.make_parity().norm, SupNorm) else 1
     if walk is not None and (
-        type(walk) is not StochasticState or walk.iterate.shape != (2, n_groups, n_constraints)
+        type(walk) is not StochasticState or walk.iterate.shape != (n_signs, n_groups, n_constraints)
     ):
         yield "its solver's state does not have the shape of its multipliers"
 
@@ -126,6 +142,11 @@ def unfinished_faults(stream: Stream, batch_size: int) -> Iterator[str]:
     n_rows = walk.budget - walk.n_gradient_rows
     if update >= walk.plan[phase].n_updates or -(-(n_rows + pending) // batch_size) > n_updates:
         yield "the plan of its solver is shorter than the rows that it expects"
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two strata are the same, or neither is there."""
+    return other is None if one is None else np.array_equal(one, other)
 
 
 def _is_count(value: Any, least: int = 0) -> bool:

@@ -20,7 +20,7 @@ from evenhand._kernels.blas import one_blas_thread
 from evenhand._typing import FloatArray, IntArray
 from evenhand._validation import Rows
 from evenhand.costs import RowCosts, Squared
-from evenhand.imbalance import stratum_sums
+from evenhand.imbalance import ImbalanceModel, stratum_sums
 from evenhand.parity import make_parity
 from evenhand.parity_step import choose_support
 from evenhand.problem import DualProblem
@@ -248,13 +248,14 @@ def _solve(
     temperature = _temperature(settings, record.weight, standing.temperature)
     begin = replace(standing, group_prior=prior, temperature=temperature)
     problem = make_problem(begin, scores, proba, settings)
-    start = measure(problem, proba, begin.multipliers, begin.strata)
-    stream = stream.carried(block, start)
-    found = _next_multipliers(problem, begin, record, moment_shift(start, stream, prior), settings)
+    shift = moment_shift(block, stream, prior)  # the same under any policy, as moments are carried
+    found = _next_multipliers(problem, begin, record, shift, settings)
+    end = replace(begin, multipliers=found)
     stop = measure(problem, proba, found, begin.strata)
+    rise = _tilted(end, block, stream) - _tilted(standing, block, stream)
     record = replace(
         record,
-        moments=stream.carried(start, stop),
+        moments=stream.carried(block, stop, rise),
         since=0,
         n_solves=record.n_solves + 1,
     )
@@ -262,7 +263,15 @@ def _solve(
         n_rows = float(problem.n_rows)
         monitor = Monitor.fresh(*problem.multipliers_shape)
         record = replace(record, moments=stop, weight=n_rows, squares=n_rows, monitor=monitor)
-    return replace(begin, multipliers=found), record
+    return end, record
+
+
+def _tilted(standing: Standing, block: Moments, stream: Moments) -> float:
+    """`<Phi, V_stream - V_block>`, at the prior of the policy."""
+    imbalance = ImbalanceModel.from_prior(standing.group_prior, standing.strata)
+    shift = moment_shift(block, stream, standing.group_prior)
+    tilt = standing.make_parity().operator.adjoint(standing.multipliers)
+    return float((tilt * (shift.T @ imbalance.mixing)).sum())
 
 
 def _next_multipliers(

@@ -73,11 +73,13 @@ class Moments:
             constant=self.constant + share * (other.constant - self.constant),
         )
 
-    def carried(self, before: Self, after: Self) -> Self:
+    def carried(self, before: Self, after: Self, rise: float) -> Self:
         """The means under another policy: what its change did to some of the rows, added to all.
 
         `before` and `after` are the means of the same rows under the two policies. Their noise cancels
-        but for the part that the policies disagree on, so a few thousand rows speak for millions.
+        but for the part that the policies disagree on, so a few thousand rows speak for millions. `rise` is
+        by how much more `<Phi, V>` has changed over all rows than over those: the slope of the two maxima
+        is the violation, and that of all rows is known.
         """
         return replace(
             self,
@@ -86,8 +88,8 @@ class Moments:
             crossed=self.crossed + (after.crossed - before.crossed),
             policy=self.policy + (after.policy - before.policy),
             costs=self.costs + (after.costs - before.costs),
-            smooth=self.smooth + (after.smooth - before.smooth),
-            peak=self.peak + (after.peak - before.peak),
+            smooth=self.smooth + (after.smooth - before.smooth) + rise,
+            peak=self.peak + (after.peak - before.peak) + rise,
             constant=self.constant + (after.constant - before.constant),
         )
 
