@@ -212,22 +212,15 @@ def draw_drift(columns: Mapping[str, Sequence[Any]], config: DriftConfig, alarm:
         label = f"{name}={config.half_life}" if "half_life" in name else name
         ax.plot(n_rows, columns[name], color=color, linestyle=line, linewidth=width, label=label)
     ax.axhline(config.epsilon, color="black", linewidth=0.8)
+    beside = {"textcoords": "offset points", "ha": "right", "va": "top", "fontsize": 9}
     epsilon = f"\N{GREEK SMALL LETTER EPSILON} = {config.epsilon}"
-    ax.annotate(
-        epsilon, (n_rows[-1], config.epsilon), (0, 4), textcoords="offset points", ha="right", fontsize=9
-    )
+    ax.annotate(epsilon, (n_rows[-1], config.epsilon), (0, -4), **beside)
     shift = config.n_before * config.chunk / 1000
     ax.axvline(shift, color="0.75", linewidth=1.0)
-    ax.annotate(
-        f"the groups move apart;\nalarm after {alarm - 1000 * shift:,.0f} rows",
-        (shift, ax.get_ylim()[1]),
-        (6, -4),
-        textcoords="offset points",
-        va="top",
-        fontsize=9,
-    )
+    told = f"the groups move apart,\nalarm after {alarm - 1000 * shift:,.0f} rows"
+    ax.annotate(told, (shift, max(columns["no stream"])), (-6, 4), **beside)
     ax.set(xlabel="Rows of the stream, thousands", ylabel="KS distance in the population", ylim=(0, None))
-    ax.legend(frameon=False, loc="center right")
+    ax.legend(frameon=False, loc="center left")
     _tidy(ax)
     ax.set_title(
         "A stream that forgets is back at its tolerance soon after a shift", loc="left", fontsize="medium"
