@@ -58,7 +58,7 @@ def regression():
 
 @pytest.fixture
 def small_memory(monkeypatch):
-    monkeypatch.setattr(batch, "MEMORY_ROWS", 1000)
+    monkeypatch.setattr(batch, "MEMORY_NUMBERS", 5000)  # 1000 rows of three groups
     monkeypatch.setattr(spool, "BLOCK_ROWS", 1024)
 
 

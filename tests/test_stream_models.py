@@ -12,8 +12,20 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from evenhand import ParityPostprocessor, ParityRegressor, load, save
 from evenhand.datasets import make_population
 from evenhand.exceptions import DriftWarning
+from evenhand.experiments.streams import (
+    DriftConfig,
+    Population,
+    RateConfig,
+    Truth,
+    draw_drift,
+    draw_rate,
+    drift,
+    rate,
+    rate_slopes,
+)
 from evenhand.io import ModelFileError
 from evenhand.io.container import Container, pack
+from evenhand.solvers import Batch
 from evenhand.streams import BLOCK_ROWS
 from evenhand.streams.monitor import Monitor, alarm_threshold
 
@@ -210,6 +222,26 @@ def test_a_shift_is_seen_and_followed():
     assert cdf_violation(model, **AFTER) <= 1.5 * 0.03
 
 
+def test_plans_of_a_stochastic_solver_are_no_longer_than_its_memory():
+    model = ParityPostprocessor(atoms=21, solver="sgd3", random_state=0)
+    feed(model, 10, 0, BEFORE, half_life=2 * BLOCK_ROWS)
+    walk = model.stream_.record.walk
+    assert sum(phase.n_updates for phase in walk.plan) <= 2 * BLOCK_ROWS
+
+
+def test_an_interrupt_inside_a_solve_leaves_the_stream_as_it_was(monkeypatch):
+    model = feed(ParityPostprocessor(atoms=21), 2, 0, BEFORE)
+    before = pickle.dumps(vars(model))
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Batch, "step", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        feed(model.set_params(epsilon=0.001), 1, 1, BEFORE)
+    assert pickle.dumps(vars(model.set_params(epsilon=0.05))) == before
+
+
 def test_a_shift_of_the_shares_is_called_by_its_name():
     model = feed(ParityPostprocessor(atoms=31), 4, 0, {"group_prior": [1, 2, 3]}, half_life=20_000)
     rows = population(8 * BLOCK_ROWS, seed=7, group_prior=[3, 2, 1])
@@ -277,3 +309,28 @@ def test_a_stream_that_no_save_writes_is_refused(change, message, saved, tmp_pat
     forged.write_bytes(pack({"model.json": json.dumps(tree).encode(), **members}, manifest))
     with pytest.raises(ModelFileError, match=message):
         load(forged)
+
+
+# the experiment
+
+
+def test_the_truth_of_the_experiment_is_what_many_rows_show():
+    config = Population(separation=1.2)
+    model = ParityPostprocessor(epsilon=0.1, atoms=21, beta=50.0).fit(*config.draw(3000, 0))
+    scores, proba = config.draw(400_000, 1)
+    masses = model.predict_pmf(scores, proba).T @ (1.0 - proba / proba.mean(axis=0)) / len(scores)
+    shown = np.abs(np.cumsum(masses, axis=0)).max()
+    assert Truth.of(config, (200, 200)).violation(model) == pytest.approx(shown, abs=0.006)
+
+
+def test_the_experiment_draws_its_figures(tmp_path):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    rates = rate(RateConfig(budgets=(2048, 4096), n_repetitions=2, n_nodes=(60, 60)))
+    assert set(rate_slopes(rates)) == {"cdf", "pmf"}
+    draw_rate(rates).savefig(tmp_path / "rate.png")
+    config = DriftConfig(n_before=6, n_after=4, n_nodes=(60, 60))
+    columns, alarms = drift(config)
+    assert min(alarm.n_rows for alarm in alarms) > 6 * config.chunk
+    assert columns["stream with half_life"][-1] < 0.5 * columns["no stream"][-1]
+    draw_drift(columns, config, alarms[0].n_rows).savefig(tmp_path / "drift.png")

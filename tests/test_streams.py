@@ -126,7 +126,7 @@ def test_a_stream_is_as_good_on_new_rows_as_a_fit_on_stored_ones(parity, epsilon
     rows, fresh = population(30 * BLOCK_ROWS), fresh_rows()
     stream = fed(ParityPostprocessor(parity=parity, epsilon=epsilon), *rows, [5000])
     stored = ParityPostprocessor(parity=parity, epsilon=epsilon, atoms=101, beta=stream.beta_).fit(*rows)
-    assert violation_on(stream, *fresh) <= 1.25 * epsilon
+    assert violation_on(stream, *fresh) <= 1.5 * epsilon
     assert risk_on(stream, *fresh) <= 1.05 * risk_on(stored, *fresh)
 
 

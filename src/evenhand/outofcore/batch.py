@@ -26,7 +26,7 @@ from evenhand.support import Support, automatic_beta, automatic_n_atoms, check_b
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
-MEMORY_ROWS = 1_000_000  # up to so many are solved in memory; of more, so many give the first multipliers
+MEMORY_NUMBERS = 5_000_000  # K + 2 for each row: so many rows are solved in memory, all or for a start
 
 
 def fit_table(
@@ -45,8 +45,8 @@ def fit_table(
 
     The table is read once. What the parity step knows of a row, its score, K group probabilities and a
     weight, goes to temporary files without a name, `16 (K + 2)` bytes for each row, and the solver passes
-    over those. Up to a million rows the answer is that of `fit` on the same scores and probabilities, bit
-    for bit; of more, a million give the start, and the bounds where outliers are cut off.
+    over those. Up to `5 000 000 / (K + 2)` rows the answer is that of `fit` on the same scores and
+    probabilities, bit for bit; of more, so many give the start, and the bounds where outliers are cut off.
 
     Ctrl-C while the table is read fits the rows that were read, with an `InterruptWarning`; a second one
     stops the solver where it is. A fit that fails leaves the model as it was before.
@@ -124,9 +124,13 @@ def _fit_step(step: ParityPostprocessor, spool: Spool, report: Reporter) -> Pari
     def show(now: Progress) -> None:
         report(TableProgress("solve", now.n_iter, None))
 
-    if spool.n_rows <= MEMORY_ROWS:
+    if spool.n_rows <= _memory_rows(spool):
         return step._fit_rows(spool.all_rows(), callback=show)
     return _fit_mapped(step, spool, show)
+
+
+def _memory_rows(spool: Spool) -> int:
+    return MEMORY_NUMBERS // (len(spool.groups or ()) + 2)
 
 
 def _fit_mapped(step: ParityPostprocessor, spool: Spool, callback: Callback) -> ParityPostprocessor:
@@ -169,7 +173,7 @@ def _fit_mapped(step: ParityPostprocessor, spool: Spool, callback: Callback) -> 
 
 def _fit_sample(step: ParityPostprocessor, spool: Spool) -> ParityPostprocessor:
     """The step fitted on a sample, with the atoms and the beta of all the rows."""
-    rows = spool.sample_rows(MEMORY_ROWS)
+    rows = spool.sample_rows(_memory_rows(spool))
     settings: dict[str, Any] = {}
     if not is_cv(step.beta):
         settings["beta"] = check_beta(step.beta, automatic_beta(spool.n_rows))
