@@ -16,6 +16,7 @@ import evenhand as eh
 from evenhand import ParityClassifier, ParityRegressor
 from evenhand.datasets import make_class_population
 from evenhand.exceptions import IndependenceWarning
+from evenhand.imbalance import stratum_sums
 
 DATA = make_class_population(1500, n_groups=2, n_classes=3, random_state=0)
 X, Y, S = DATA.data, DATA.target, DATA.sensitive_features
@@ -300,3 +301,53 @@ def test_decisions_without_classes_are_refused():
         eh.metrics.accuracy(Y[:5], Y)
     with pytest.raises(ValueError, match="not empty"):
         eh.metrics.decision_gaps([], [])
+
+
+def test_displays_take_a_classifier_and_its_strata():
+    model = fit(criterion="equalized_odds")
+    shown = eh.plots.TiltDisplay.from_model(model)
+    sure = np.eye(6)  # rows that are surely of one class and group
+    gained = model.postprocessor_.policy_
+    imbalance = stratum_sums(sure, gained.strata) / stratum_sums(gained.group_prior, gained.strata)
+    imbalance = imbalance - sure / gained.group_prior
+    expected = imbalance @ gained.tilt.T
+    np.testing.assert_allclose(shown.lift, expected - expected.mean(axis=1, keepdims=True), atol=1e-9)
+
+
+def test_the_certificate_of_plugged_in_models_is_for_demographic_parity_of_scores(plain):
+    with pytest.raises(ValueError, match="for demographic parity"):
+        eh.certificates.certify_plugin(plain, S, X=X)
+
+
+def test_held_out_certificates_hold_within_strata(plain):
+    top = Y == 2
+    found = eh.certificates.certify_held_out(plain.predict_proba(X)[top], S[top], atoms=[0, 1, 2])
+    assert found.n_rows == top.sum()
+
+
+@pytest.mark.parametrize("name", CRITERIA)
+def test_a_model_file_gives_back_every_notion_bit_for_bit(name, tmp_path):
+    pytest.importorskip("skops")
+    groups = BOTH if "attributes" in CRITERIA[name] else S
+    model = fit(groups=groups, calibration="sigmoid", **CRITERIA[name])
+    eh.save(model, tmp_path / "model")
+    again = eh.load(tmp_path / "model")
+    assert again.predict_proba(X).tobytes() == model.predict_proba(X).tobytes()
+    assert again.predict(X).tolist() == model.predict(X).tolist()
+    assert again.groups_.tolist() == model.groups_.tolist()
+    assert repr(again) == repr(model)
+
+
+@pytest.mark.parametrize("cost", ["absolute", eh.costs.Pinball(0.3), eh.costs.Huber(0.2)])
+def test_a_model_file_keeps_the_cost(cost, tmp_path):
+    model = eh.ParityPostprocessor(cost=cost, atoms=11).fit(X[:200, 0], DATA.group_proba[:200])
+    eh.save(model, tmp_path / "model")
+    again = eh.load(tmp_path / "model")
+    rows = X[:200, 0], DATA.group_proba[:200]
+    assert again.predict_pmf(*rows).tobytes() == model.predict_pmf(*rows).tobytes()
+
+
+def test_a_cost_that_is_a_function_is_not_saved(tmp_path):
+    model = eh.ParityPostprocessor(cost=lambda eta, y: (eta[:, None] - y) ** 2)
+    with pytest.raises(TypeError, match="which cannot be saved"):
+        eh.save(model, tmp_path / "model")
