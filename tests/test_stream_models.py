@@ -278,6 +278,14 @@ def record_fields(tree):
     return stream_fields(tree)["record"]["object"]["fields"]
 
 
+def standing_fields(tree):
+    return stream_fields(tree)["standing"]["object"]["fields"]
+
+
+def moment_fields(tree):
+    return record_fields(tree)["moments"]["object"]["fields"]
+
+
 def walk_fields(tree):
     return record_fields(tree)["walk"]["object"]["fields"]
 
@@ -298,6 +306,11 @@ def walk_fields(tree):
         ),
         (lambda tree: walk_fields(tree).update(gradient=walk_fields(tree)["iterate"]), "gradient"),
         (lambda tree: tree["model"]["fitted"].update(stream_=3), "not a stream"),
+        (lambda tree: standing_fields(tree).update(cost=3), "not a cost"),
+        (lambda tree: standing_fields(tree).update(strata=3), "strata"),
+        (lambda tree: moment_fields(tree).update(strata=standing_fields(tree)["group_prior"]), "strata"),
+        (lambda tree: moment_fields(tree).update(policy=moment_fields(tree)["prior"]), "mean policy"),
+        (lambda tree: moment_fields(tree).update(costs=moment_fields(tree)["groups"]), "those of its cost"),
     ],
 )
 def test_a_stream_that_no_save_writes_is_refused(change, message, saved, tmp_path):

@@ -65,7 +65,7 @@ def check_rows(
         if not used.all():
             checked_scores, proba, weights = checked_scores[used], proba[used], weights[used]
     rows = Rows(checked_scores, proba, groups, weights, strata)
-    _require_mass(rows)
+    require_mass(rows.groups, rows.group_mass())
     return rows
 
 
@@ -350,9 +350,10 @@ def is_missing(cell: Any) -> bool:
     return isinstance(cell, numbers.Number | np.generic) and bool(cell != cell)
 
 
-def _require_mass(rows: Rows) -> None:
-    for label, mass in zip(rows.groups, rows.group_mass(), strict=True):
-        if not mass > 0:
+def require_mass(groups: Labels, mass: FloatArray) -> None:
+    """Refuse groups that no row has any probability of."""
+    for label, share in zip(groups, mass, strict=True):
+        if not share > 0:
             raise ValueError(
                 f"group_proba gives group {label!r} no mass: its probability is zero in every row. "
                 "Leave its column out."

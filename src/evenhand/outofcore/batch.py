@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.base import clone
 
-from evenhand._typing import FloatArray
-from evenhand._validation import Rows, check_epsilon
+from evenhand._validation import Rows, check_epsilon, require_mass
+from evenhand.costs import Squared, make_cost
 from evenhand.draws import key_from
 from evenhand.exceptions import ConvergenceWarning, InterruptWarning
 from evenhand.outofcore.progress import Reporter, TableProgress, reporting
@@ -18,15 +18,16 @@ from evenhand.outofcore.rows import Model, TableReader, make_reader, read_weight
 from evenhand.outofcore.sources import blaming, count_rows
 from evenhand.outofcore.spool import BLOCK_ROWS, Spool
 from evenhand.parity import make_parity
+from evenhand.parity_step import choose_support
 from evenhand.postprocessor import ParityPostprocessor
 from evenhand.problem import DualProblem
 from evenhand.selection import is_cv
 from evenhand.solvers import Callback, Progress, make_solver
-from evenhand.support import Support, automatic_beta, automatic_n_atoms, check_beta, make_support
+from evenhand.support import Support, automatic_beta, automatic_n_atoms, check_beta
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
-MEMORY_NUMBERS = 5_000_000  # K + 2 for each row: so many rows are solved in memory, all or for a start
+MEMORY_NUMBERS = 5_000_000  # K + 2 for each row of a squared cost: what is solved in memory, all or a start
 
 
 def fit_table(
@@ -34,8 +35,9 @@ def fit_table(
     source: Any,
     *,
     columns: Sequence[str] | None = None,
-    scores: str | None = None,
+    scores: str | Sequence[str] | None = None,
     group_proba: Sequence[str] | None = None,
+    strata: Sequence[Any] | None = None,
     sensitive_features: str | Sequence[str] | None = None,
     sample_weight: str | None = None,
     folder: str | os.PathLike[str] | None = None,
@@ -60,9 +62,12 @@ def fit_table(
         Chunks are frames, arrays of features, or tuples (scores, group_proba).
     columns : list of str, default=None
         Features of an estimator; None is those that it was fitted with.
-    scores : str, default=None
+    scores : str or list of str, default=None
+        Column for a post-processor; with a cost matrix, the columns of the class probabilities.
     group_proba : list of str, default=None
-        Columns for a post-processor. The names of `group_proba` are the groups' labels.
+        Columns for a post-processor, whose names are the groups' labels.
+    strata : list, default=None
+        The stratum of each of them, as in `ParityPostprocessor.fit`.
     sensitive_features : str or list of str, default=None
         Only for `aware` estimators, which need it.
     sample_weight : str, default=None
@@ -83,7 +88,7 @@ def fit_table(
     >>> step.certificate_.violation.round(3)
     array([0.05 , 0.025])
     """
-    reader = make_reader(model, columns, scores, group_proba, sensitive_features)
+    reader = make_reader(model, columns, scores, group_proba, sensitive_features, strata)
     with reporting(progress) as report, Spool(folder) as spool:
         _read_into(spool, reader, source, sample_weight, report)
         if isinstance(model, ParityPostprocessor):
@@ -103,7 +108,9 @@ def _read_into(
         for block in table.blocks(BLOCK_ROWS):
             after = n_read + count_rows(block)
             with blaming(n_read, after):
-                spool.append(reader.rows(block, spool.groups), read_weights(block, sample_weight))
+                spool.append(
+                    reader.rows(block, spool.groups, spool.strata), read_weights(block, sample_weight)
+                )
             n_read = after
             report(TableProgress("read", n_read, table.n_rows))
     except KeyboardInterrupt:
@@ -124,13 +131,26 @@ def _fit_step(step: ParityPostprocessor, spool: Spool, report: Reporter) -> Pari
     def show(now: Progress) -> None:
         report(TableProgress("solve", now.n_iter, None))
 
-    if spool.n_rows <= _memory_rows(spool):
+    require_mass(spool.groups or (), spool.group_mass())
+    if spool.n_rows <= _memory_rows(step, spool):
         return step._fit_rows(spool.all_rows(), callback=show)
     return _fit_mapped(step, spool, show)
 
 
-def _memory_rows(spool: Spool) -> int:
-    return MEMORY_NUMBERS // (len(spool.groups or ()) + 2)
+def _memory_rows(step: ParityPostprocessor, spool: Spool) -> int:
+    return MEMORY_NUMBERS // (len(spool.groups or ()) + 1 + _n_features(step, spool.n_rows))
+
+
+def _n_features(step: ParityPostprocessor, n_rows: int) -> int:
+    """Numbers that the cost of a row needs: one for squares, one for each class or atom otherwise."""
+    cost = make_cost(step.cost)
+    if isinstance(cost, Squared):
+        return 1
+    if cost.n_classes is not None:
+        return cost.n_classes
+    if isinstance(step.atoms, str):
+        return automatic_n_atoms(n_rows)
+    return int(step.atoms) if np.ndim(step.atoms) == 0 else len(step.atoms)
 
 
 def _fit_mapped(step: ParityPostprocessor, spool: Spool, callback: Callback) -> ParityPostprocessor:
@@ -141,9 +161,9 @@ def _fit_mapped(step: ParityPostprocessor, spool: Spool, callback: Callback) -> 
             f'solver="lp" holds all its rows in memory: {spool.n_rows} are too many. Pass solver="auto".'
         )
     groups = spool.groups or ()
-    epsilon, key = check_epsilon(step.epsilon, groups), key_from(step.random_state)
+    epsilon, key = check_epsilon(step.epsilon, groups, spool.strata), key_from(step.random_state)
     start = _fit_sample(step, spool)
-    support, prior = start.policy_.support, spool.group_mass()
+    support, cost, prior = start.policy_.support, start.policy_.cost, spool.group_mass()
     parity = make_parity(step.parity, support.normalised())
     slack = epsilon / (support.half_width if parity.in_outcome_units else 1.0)
     n_clipped = 0
@@ -152,13 +172,15 @@ def _fit_mapped(step: ParityPostprocessor, spool: Spool, callback: Callback) -> 
         nonlocal n_clipped
         n_clipped += support.count_outside(rows.scores)
         return DualProblem.from_rows(
-            support.scale(support.clip(rows.scores)),
+            rows.scores,
             rows.group_proba,
             atoms=support.normalised(),
             parity=parity,
             slack=slack,
             temperature=start.beta_,
             group_prior=prior,
+            strata=rows.strata,
+            costs=(cost.model(support), cost.rows(support, rows.scores)),
         )
 
     selected = {name: value for name, value in vars(start).items() if name == "selection_"}
@@ -173,11 +195,11 @@ def _fit_mapped(step: ParityPostprocessor, spool: Spool, callback: Callback) -> 
 
 def _fit_sample(step: ParityPostprocessor, spool: Spool) -> ParityPostprocessor:
     """The step fitted on a sample, with the atoms and the beta of all the rows."""
-    rows = spool.sample_rows(_memory_rows(spool))
+    rows = spool.sample_rows(_memory_rows(step, spool))
     settings: dict[str, Any] = {}
     if not is_cv(step.beta):
         settings["beta"] = check_beta(step.beta, automatic_beta(spool.n_rows))
-    if isinstance(step.atoms, str) and not is_cv(step.atoms):
+    if isinstance(step.atoms, str) and not is_cv(step.atoms) and spool.n_classes is None:
         settings["atoms"] = automatic_n_atoms(spool.n_rows)
     support = _cover(step, spool, rows)
     if np.isfinite(support.bounds).all():
@@ -191,7 +213,9 @@ def _fit_sample(step: ParityPostprocessor, spool: Spool) -> ParityPostprocessor:
 
 def _cover(step: ParityPostprocessor, spool: Spool, rows: Rows) -> Support:
     """The support of the sample and of the lowest and the highest score of all."""
-    extremes = np.array([spool.lowest, spool.highest])
-    scores: FloatArray = np.concatenate([rows.scores, extremes])
-    weights = None if rows.weights is None else np.append(rows.weights, [0.0, 0.0])
-    return make_support("auto" if is_cv(step.atoms) else step.atoms, step.bounds, scores, weights)
+    if spool.n_classes is None:
+        scores = np.concatenate([rows.scores, [spool.lowest, spool.highest]])
+        weights = None if rows.weights is None else np.append(rows.weights, [0.0, 0.0])
+        rows = replace(rows, scores=scores, weights=weights)
+    atoms = "auto" if is_cv(step.atoms) else step.atoms
+    return choose_support(atoms, step.bounds, rows, make_cost(step.cost))

@@ -16,6 +16,9 @@ SECONDS = 60.0  # between checkpoints, where nothing is said
 
 _PLACE = "table_position_"  # the attribute of the model that says how much of the table it has seen
 
+# parameters of estimators that say which parity is asked for
+_NOTION = ("criterion", "pos_label", "cost_matrix", "aware", "attributes", "conditional_on")
+
 
 class Checkpoints:
     """Where and when the model of a stream is saved; without a path, never.
@@ -105,7 +108,7 @@ def _require_same_settings(model: Model, saved: Any) -> None:
             f"The checkpoint holds a {type(saved).__name__}, but the model is a {type(model).__name__}."
         )
     given, kept = model.get_params(deep=False), saved.get_params(deep=False)
-    for name in ParityPostprocessor().get_params():
+    for name in (*ParityPostprocessor().get_params(), *_NOTION):
         if name in given and repr(given[name]) != repr(kept[name]):
             raise ValueError(
                 f"The checkpoint was made with {name}={kept[name]!r}, but the model has {name}="

@@ -22,8 +22,9 @@ def stream_table(
     source: Any,
     *,
     columns: Sequence[str] | None = None,
-    scores: str | None = None,
+    scores: str | Sequence[str] | None = None,
     group_proba: Sequence[str] | None = None,
+    strata: Sequence[Any] | None = None,
     sensitive_features: str | Sequence[str] | None = None,
     half_life: float | None = None,
     on_drift: Callable[[Drift], object] | None = None,
@@ -48,7 +49,7 @@ def stream_table(
     Parameters
     ----------
     model : ParityPostprocessor, or a fitted estimator
-    source, columns, scores, group_proba, sensitive_features, progress
+    source, columns, scores, group_proba, strata, sensitive_features, progress
         As in `fit_table`.
     half_life, on_drift
         As in `partial_fit`.
@@ -82,9 +83,11 @@ def stream_table(
     """
     saved = Checkpoints(checkpoint, every_rows, every_seconds)
     row = saved.restore(model, resume=resume, trusted=trusted)
-    reader = make_reader(model, columns, scores, group_proba, sensitive_features)
+    reader = make_reader(model, columns, scores, group_proba, sensitive_features, strata)
     table = reader.open(source)
-    options = {"half_life": half_life, "on_drift": on_drift}
+    options: dict[str, Any] = {"half_life": half_life, "on_drift": on_drift}
+    if strata is not None:
+        options["strata"] = strata
     with reporting(progress) as report:
         try:
             for block in table.blocks(check_size(block_rows), row):

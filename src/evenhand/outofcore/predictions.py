@@ -14,7 +14,7 @@ from evenhand.outofcore.progress import Reporter, TableProgress, reporting
 from evenhand.outofcore.rows import Model, TableReader, as_frame, make_reader, read_column
 from evenhand.outofcore.sources import Chunk, blaming, check_size, count_rows
 
-METHODS = ("predict", "predict_mean", "predict_quantile", "predict_pmf", "predict_proba")
+METHODS = ("predict", "predict_mode", "predict_mean", "predict_quantile", "predict_pmf", "predict_proba")
 BLOCK_ROWS = 32_768  # with 201 atoms a block of distributions is 53 MB
 
 
@@ -24,7 +24,7 @@ def iter_predictions(
     *,
     method: str = "predict",
     columns: Sequence[str] | None = None,
-    scores: str | None = None,
+    scores: str | Sequence[str] | None = None,
     group_proba: Sequence[str] | None = None,
     sensitive_features: str | Sequence[str] | None = None,
     ids: str | None = None,
@@ -41,7 +41,8 @@ def iter_predictions(
     source, columns, scores, group_proba, sensitive_features
         As in `fit_table`.
     method : str, default="predict"
-        Which method of the model predicts: "predict", "predict_mean", "predict_quantile", "predict_pmf".
+        Which method of the model predicts: "predict", "predict_mean", "predict_quantile", "predict_pmf"; of
+        a classifier "predict", "predict_mode", "predict_proba".
     ids : str, default=None
         Column that says who each row is; for "predict".
     block_rows : int, default=32768
@@ -76,7 +77,7 @@ def predict_table(
     name: str = "prediction",
     keep: Sequence[str] = (),
     columns: Sequence[str] | None = None,
-    scores: str | None = None,
+    scores: str | Sequence[str] | None = None,
     group_proba: Sequence[str] | None = None,
     sensitive_features: str | Sequence[str] | None = None,
     ids: str | None = None,

@@ -9,8 +9,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from evenhand._frames import frame_from_arrow
-from evenhand._typing import FloatArray
-from evenhand._validation import Labels, Rows, check_group_proba, check_rows_of
+from evenhand._typing import FloatArray, IntArray
+from evenhand._validation import Labels, Rows, check_rows_of, check_strata, column_labels
+from evenhand.costs import make_cost
 from evenhand.estimators.base import ParityEstimator
 from evenhand.outofcore.sources import Chunk, Source, open_source
 from evenhand.postprocessor import ParityPostprocessor
@@ -24,8 +25,9 @@ class TableReader:
 
     model: Model
     features: list[str] | None  # of an estimator; None: all columns
-    scores: str | None  # of a post-processor
+    scores: str | list[str] | None  # of a post-processor; several are class probabilities
     group_proba: list[str] | None  # of a post-processor
+    strata: list[Any] | None  # of a post-processor, one for each of group_proba
     sensitive_features: list[str] | None  # of an aware estimator
 
     def open(self, source: Any, *others: str | None) -> Source:
@@ -47,7 +49,8 @@ class TableReader:
                 "The columns of a post-processor must be named: pass scores='...' and group_proba=[...]."
             )
         frame = as_frame(block)
-        return frame[self.scores].to_numpy(), frame.select(self.group_proba).to_native()
+        scores = frame[self.scores] if isinstance(self.scores, str) else frame.select(self.scores)
+        return scores.to_numpy(), frame.select(self.group_proba).to_native()
 
     def keywords(self, block: Chunk) -> dict[str, Any]:
         """Keyword arguments of the model's methods for a block: the groups, for aware models."""
@@ -55,23 +58,26 @@ class TableReader:
             return {}
         return {"sensitive_features": _as_rows_frame(as_frame(block).select(self.sensitive_features))}
 
-    def rows(self, block: Chunk, groups: Labels | None) -> Rows:
+    def rows(self, block: Chunk, groups: Labels | None, strata: IntArray | None) -> Rows:
         """Checked scores and group probabilities; without `groups`, the block says what they are."""
-        if isinstance(self.model, ParityEstimator):
+        model = self.model
+        if isinstance(model, ParityEstimator):
             (X,) = self.arguments(block)
-            scores, proba = self.model._nuisances(X, self.keywords(block).get("sensitive_features"))
-            return Rows(scores, proba, tuple(self.model.groups_.tolist()), None)
+            scores, proba = model._nuisances(X, self.keywords(block).get("sensitive_features"))
+            return Rows(scores, proba, tuple(model.groups_.tolist()), None, model.notion_.strata())
         given, group_proba = self.arguments(block)
         if groups is None:
-            _, groups = check_group_proba(group_proba, len(given))
-        return check_rows_of(given, group_proba, groups)
+            groups = column_labels(group_proba)
+            if self.strata is not None:
+                strata, groups = check_strata(self.strata, groups)
+        return check_rows_of(given, group_proba, groups, strata, make_cost(model.cost).n_classes)
 
     def _needed(self) -> list[str] | None:
         if isinstance(self.model, ParityEstimator):
             return None if self.features is None else list(self.features)
         if self.scores is None or self.group_proba is None:
             return None
-        return [self.scores, *self.group_proba]
+        return [*([self.scores] if isinstance(self.scores, str) else self.scores), *self.group_proba]
 
     def _features_of(self, block: Chunk) -> Any:
         frame = nw.from_native(block, eager_only=True, pass_through=True)
@@ -87,30 +93,33 @@ class TableReader:
 def make_reader(
     model: Model,
     columns: Sequence[str] | None = None,
-    scores: str | None = None,
+    scores: str | Sequence[str] | None = None,
     group_proba: Sequence[str] | None = None,
     sensitive_features: str | Sequence[str] | None = None,
+    strata: Sequence[Any] | None = None,
 ) -> TableReader:
     """The reader for a model; a fitted estimator knows the names of its features."""
     if isinstance(group_proba, str) or isinstance(columns, str):
         raise ValueError("columns and group_proba take a list of names: got one text.")
     if isinstance(model, ParityEstimator):
         check_is_fitted(model, "postprocessor_")
-        if scores is not None or group_proba is not None:
+        if scores is not None or group_proba is not None or strata is not None:
             raise ValueError(
-                "scores and group_proba are for a ParityPostprocessor: an estimator makes its own."
+                "scores, group_proba and strata are for a ParityPostprocessor: an estimator makes its own."
             )
         names = columns if columns is not None else getattr(model, "feature_names_in_", None)
         given = [sensitive_features] if isinstance(sensitive_features, str) else sensitive_features
         groups = None if given is None else list(given)
-        return TableReader(model, None if names is None else list(names), None, None, groups)
+        return TableReader(model, None if names is None else list(names), None, None, None, groups)
     if not isinstance(model, ParityPostprocessor):
         raise TypeError(
             f"model must be a ParityPostprocessor or a fitted estimator of evenhand: got {model!r}."
         )
     if columns is not None or sensitive_features is not None:
         raise ValueError("A ParityPostprocessor reads scores= and group_proba=, not features or groups.")
-    return TableReader(model, None, scores, None if group_proba is None else list(group_proba), None)
+    of_scores = scores if scores is None or isinstance(scores, str) else list(scores)
+    shares = None if group_proba is None else list(group_proba)
+    return TableReader(model, None, of_scores, shares, None if strata is None else list(strata), None)
 
 
 def as_frame(block: Chunk) -> "nw.DataFrame[Any]":

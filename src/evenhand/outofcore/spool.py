@@ -60,10 +60,12 @@ class MappedProblem(DualProblem):
 
 
 class Spool:
-    """Rows in the order in which they came, each with its score, probabilities and weight."""
+    """Rows in the order in which they came, each with its scores, probabilities and weight."""
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
         self.groups: Labels | None = None  # until the first row
+        self.strata: IntArray | None = None
+        self.n_classes: int | None = None  # columns of the scores; None where a score is one number
         self.n_rows = 0
         self.total_weight = 0.0
         self.lowest, self.highest = np.inf, -np.inf
@@ -79,7 +81,8 @@ class Spool:
 
     def append(self, rows: Rows, weights: FloatArray | None) -> None:
         """Add rows; those of weight zero are left out."""
-        self.groups = rows.groups
+        self.groups, self.strata = rows.groups, rows.strata
+        self.n_classes = rows.scores.shape[1] if rows.scores.ndim == 2 else None
         used = np.ones(len(rows.scores)) if weights is None else weights
         table = np.column_stack([rows.scores, rows.group_proba, used])[used > 0]
         if not len(table):
@@ -87,9 +90,10 @@ class Spool:
         self._file.write(table.tobytes())
         self.n_rows += len(table)
         self.total_weight += float(table[:, -1].sum())
-        self._mass = self._mass + table[:, -1] @ table[:, 1:-1]
-        self.lowest = min(self.lowest, float(table[:, 0].min()))
-        self.highest = max(self.highest, float(table[:, 0].max()))
+        scores, proba = self._split(table)
+        self._mass = self._mass + table[:, -1] @ proba
+        self.lowest = min(self.lowest, float(scores.min()))
+        self.highest = max(self.highest, float(scores.max()))
 
     def group_mass(self) -> FloatArray:
         """Weighted mean of the probabilities, shape (n_groups,)."""
@@ -128,7 +132,7 @@ class Spool:
                 yield MappedProblem(**{field.name: getattr(whole, field.name) for field in fields(whole)})
 
     def _blocks(self) -> Iterator[FloatArray]:
-        width = self._mass.size + 2
+        width = (self.n_classes or 1) + self._mass.size + 1
         self._file.flush()
         self._file.seek(0)
         while data := self._file.read(BLOCK_ROWS * width * _DOUBLE):
@@ -137,8 +141,14 @@ class Spool:
     def _as_rows(self, table: FloatArray) -> Rows:
         weights = table[:, -1]
         scaled = None if (weights == weights[0]).all() else weights / weights.sum()
-        scores, proba = np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1:-1])
-        return Rows(scores, proba, self.groups or (), scaled)
+        scores, proba = map(np.ascontiguousarray, self._split(table))
+        return Rows(scores, proba, self.groups or (), scaled, self.strata)
+
+    def _split(self, table: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Scores and probabilities of the rows of a table."""
+        if self.n_classes is None:
+            return table[:, 0], table[:, 1:-1]
+        return table[:, : self.n_classes], table[:, self.n_classes : -1]
 
     def _write_columns(self, file: Any, make_problem: Callable[[Rows], DualProblem]) -> DualProblem:
         """Write design, constant and weights column by column, as kernels read them; the first block."""
