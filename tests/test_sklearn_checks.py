@@ -21,6 +21,9 @@ class SelfGrouped(ParityRegressor):
     def fit(self, X, y, sample_weight=None):
         return super().fit(X, y, sensitive_features=halves(X), sample_weight=sample_weight)
 
+    def partial_fit(self, X, y):
+        return super().partial_fit(X, y) if hasattr(self, "postprocessor_") else self.fit(X, y)
+
 
 def halves(X):
     """Which rows are in the upper half by their first feature; every second row where that cannot be said."""
