@@ -256,6 +256,15 @@ def test_a_kill_at_any_step_of_a_save_loses_no_checkpoint(name, after, table_pat
     assert os.listdir(tmp_path) == [path.name]
 
 
+def test_what_a_kill_in_the_first_save_left_is_removed(table_path, tmp_path, expected):
+    path = tmp_path / "stream.evenhand"
+    assert live(table_path, path, crash=dying_at("replace", 1)) == -signal.SIGKILL
+    assert [name.endswith(".tmp") for name in os.listdir(tmp_path)] == [True]
+    assert live(table_path, path) == 0
+    assert path.read_bytes() == expected
+    assert os.listdir(tmp_path) == [path.name]
+
+
 def test_random_kills_end_in_the_same_model(table_path, tmp_path, expected):
     path, rng, reached, n_kills = tmp_path / "stream.evenhand", np.random.default_rng(0), 0, 0
     for _ in range(12):

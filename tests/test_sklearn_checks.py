@@ -27,6 +27,9 @@ class SelfGrouped(ParityRegressor):
     def fit(self, X, y, sample_weight=None):
         return super().fit(X, y, sensitive_features=halves(X), sample_weight=sample_weight)
 
+    def partial_fit(self, X, y):
+        return super().partial_fit(X, y) if hasattr(self, "postprocessor_") else self.fit(X, y)
+
 
 class SelfGroupedClassifier(ParityClassifier):
     """The same for classes."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from evenhand import ParityPostprocessor, load, save
+from evenhand import ParityPostprocessor, get_num_threads, load, save, set_num_threads
 from evenhand.datasets import make_population
 from evenhand.exceptions import ClippingWarning
 from evenhand.metrics import risk
@@ -107,6 +107,18 @@ def test_last_bits_of_scores_that_come_and_go_with_the_batch_change_nothing():
     one.partial_fit(scores, proba)
     other.partial_fit(scores * (1.0 + wobble), proba)
     assert one.tilt_.tobytes() == other.tilt_.tobytes()
+
+
+def test_the_number_of_threads_changes_nothing():
+    rows, n_threads = population(4 * BLOCK_ROWS), get_num_threads()
+    models = []
+    for n in (1, 3):
+        set_num_threads(n)
+        try:
+            models.append(ParityPostprocessor(atoms=101).partial_fit(*rows))
+        finally:
+            set_num_threads(n_threads)
+    assert_same(*models)
 
 
 def test_the_state_does_not_grow_with_the_rows():

@@ -154,6 +154,7 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
     def partial_fit(
         self,
         X_unlabeled: Any,
+        y: Any = None,
         *,
         sensitive_features: Any = None,
         half_life: float | None = None,
@@ -169,6 +170,8 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
         Parameters
         ----------
         X_unlabeled : array, data frame or sparse matrix of shape (n_rows, n_features)
+        y : None
+            Not looked at: scikit-learn's convention has it there.
         sensitive_features : array of shape (n_rows,), default=None
             Only for `aware` models, which need it.
         half_life : float, default=None

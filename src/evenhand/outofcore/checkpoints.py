@@ -49,6 +49,8 @@ class Checkpoints:
         """Make `model` that of the checkpoint, where there is one to resume; the row to go on from."""
         if resume and self.path is None:
             raise ValueError("resume=True needs the file to resume from: pass checkpoint=.")
+        if self.path is not None and resume:
+            remove_leftovers(self.path)
         if self.path is None or not self.path.exists():
             model.__dict__.pop(_PLACE, None)  # in another table
             return 0
@@ -56,7 +58,6 @@ class Checkpoints:
             raise FileExistsError(
                 f"{self.path} holds a checkpoint already. Go on from it with resume=True, or remove it first."
             )
-        remove_leftovers(self.path)
         saved = load(self.path, trusted=trusted)
         place = vars(saved).get(_PLACE)
         streamed = hasattr(getattr(saved, "postprocessor_", saved), "stream_")  # a fit ends a stream
