@@ -247,10 +247,7 @@ def test_a_frontier_measures_costs_and_gaps_within_strata():
 
 
 def test_an_audit_takes_the_policy(plain):
-    def error(y, decided):
-        return (y != decided).astype(float)
-
-    found = eh.audit(plain.predict_proba(X), S, y=Y, atoms=[0, 1, 2], loss=error)
+    found = eh.audit(plain.predict_proba(X), S, y=Y, atoms=[0, 1, 2], loss="zero_one")
     shares = found.shares @ found.measures["risk"].estimate
     assert 1.0 - shares == pytest.approx(plain.score(X, NAMES))
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import _num_samples, check_consistent_length, chec
 from evenhand._typing import AnyArray, FloatArray
 from evenhand._validation import Labels, as_floats, check_group_proba, check_rows, check_weights
 from evenhand.certificates import Certificate
-from evenhand.draws import RandomState, choose_uniforms, key_from, uniforms_from_table
+from evenhand.draws import RandomState, choose_uniforms, uniforms_from_table
 from evenhand.estimators.group_model import GroupModel, fit_group_models, restore_models
 from evenhand.estimators.groups import Groups, encode_groups
 from evenhand.estimators.learning import (
@@ -35,6 +35,7 @@ from evenhand.estimators.nuisances import (
     Labelled,
     default_classifier,
     fit_model,
+    fold_seed,
     input_tags,
     make_folds,
     out_of_fold,
@@ -321,7 +322,7 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
         kept = target[used]
         classes = self._classes(kept)
         codes = combined_codes(attributes, None if classes is None else kept)
-        folds = make_folds(self.cv, X, used, attributes, codes, _seed(self.random_state))
+        folds = make_folds(self.cv, X, used, attributes, codes, fold_seed(self.random_state))
         if weights is not None and not used.all():
             X, weights = _safe_indexing(X, np.flatnonzero(used)), weights[used]
         data = Labelled(X, kept, attributes[0].codes, attributes[0].labels, weights, classes)
@@ -440,8 +441,3 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
         tags.input_tags.categorical = base.categorical and groups.categorical
         tags.target_tags.required = True
         return tags
-
-
-def _seed(random_state: RandomState) -> int:
-    """Seed of the folds: the integer itself; None is always the same folds."""
-    return 0 if random_state is None else int(key_from(random_state)[0] >> np.uint64(32))
