@@ -165,7 +165,7 @@ def _growth(prepare: Callable[..., Any], act: Callable[[Any], object], arguments
     _return_freed_memory()
     before = _restart_peak()
     kept = act(state)
-    growth = _peak() - before
+    growth = peak() - before
     del kept
     return growth / MEGABYTE
 
@@ -184,10 +184,10 @@ def _restart_peak() -> float:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:  # the peak of `prepare` stands: the growth is then a lower bound
         print("  (the peak of this system cannot be restarted: growth is beyond the peak of the input)")
-    return _peak()
+    return peak()
 
 
-def _peak() -> float:
+def peak() -> float:
     """Most bytes of this process since the restart; `ru_maxrss` would start at the parent's on Linux."""
     status = Path("/proc/self/status")
     if status.exists():

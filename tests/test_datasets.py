@@ -7,6 +7,7 @@ from evenhand.datasets import (
     load_adult,
     load_communities,
     load_law_school,
+    make_class_population,
     make_paper_synthetic,
     make_population,
     paper_split,
@@ -200,3 +201,24 @@ def test_a_population_refuses_bad_arguments_by_name(arguments, message):
 def test_any_bunch_with_groups_can_be_split():
     split = paper_split(Bunch(sensitive_features=["a", "b"] * 50), random_state=0)
     assert [len(rows) for rows in split] == [40, 40, 20]
+
+
+def test_the_class_population_is_drawn_from_the_probabilities_it_gives():
+    data = make_class_population(50_000, n_groups=3, n_classes=3, random_state=0)
+    noise = 5 * 0.5 / np.sqrt(50_000)
+    cells = np.eye(9)[3 * data.target + data.sensitive_features]
+    assert abs(data.joint_proba.sum(axis=1) - 1.0).max() < 1e-12
+    for seen in (slice(None), data.data[:, 0] > 0.5, data.factor == 1, data.joint_proba[:, 8] > 0.3):
+        few = noise * np.sqrt(50_000 / len(cells[seen]))
+        np.testing.assert_allclose(cells[seen].mean(axis=0), data.joint_proba[seen].mean(axis=0), atol=few)
+        second = data.second_attribute[seen].mean()
+        assert second == pytest.approx(data.second_proba[seen, 1].mean(), abs=few)
+
+
+def test_adult_income_has_a_column_for_each_value(data_home):
+    data = load_adult(data_home, target="income")
+    assert data.data.shape == (30162, 97)
+    assert set(data.target) == {0, 1}
+    assert "income" not in data.feature_names
+    with pytest.raises(ValueError, match="target must be"):
+        load_adult(data_home, target="wealth")

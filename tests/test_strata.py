@@ -1,13 +1,17 @@
 """Parity within strata against a linear program that is written out from the definition of each notion."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import linprog
 
 from evenhand import ParityPostprocessor
-from evenhand.costs import Huber, Pinball
+from evenhand.costs import CostMatrix, Huber, Pinball
+from evenhand.estimators.notions import Notion
 from evenhand.imbalance import ImbalanceModel, stratum_sums
+from evenhand.io.registry import find_fault
 
 N_ROWS, N_GROUPS, N_CLASSES = 80, 3, 3
 RNG = np.random.default_rng(0)
@@ -210,3 +214,40 @@ def test_atoms_of_a_cost_matrix_are_its_columns():
     for atoms in (4, "cv", [1.0, 2.0]):
         with pytest.raises(ValueError, match="columns"):
             ParityPostprocessor(cost=1 - np.eye(3), atoms=atoms).fit(CLASSES, TAU)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"strata": np.array([0, 0, 5])}, "count from zero"),
+        ({"strata": np.array([0, 0, -1])}, "count from zero"),
+        ({"strata": np.zeros(2, np.int64)}, "one integer for each group"),
+        ({"strata": np.zeros(3)}, "one integer for each group"),
+        ({"cost": "squared"}, "not a cost"),
+        ({"cost": CostMatrix(np.ones((3, 4)))}, "a column for each atom"),
+    ],
+)
+def test_a_policy_from_a_file_whose_strata_or_cost_do_not_fit_is_refused(change, message):
+    policy = ParityPostprocessor(cost=1.0 - np.eye(3)).fit(CLASSES, TAU).policy_
+    assert find_fault(policy) is None
+    assert message in find_fault(replace(policy, **change))
+
+
+@pytest.mark.parametrize("matrix", [np.ones(3), np.ones((1, 3)), np.full((2, 2), np.nan), "costs"])
+def test_a_cost_matrix_from_a_file_that_is_none_is_refused(matrix):
+    assert "table of finite numbers" in find_fault(CostMatrix(matrix))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"names": [0]}, "not listed"),
+        ({"groups": (("a", "b"), ("c", "d"))}, "groups for each attribute"),
+        ({"outcomes": ("maybe",)}, "not among its classes"),
+        ({"separate": 1}, "switches"),
+    ],
+)
+def test_a_notion_from_a_file_that_is_none_is_refused(change, message):
+    sound = Notion(("sex",), (("a", "b"),), separate=False, classes=("no", "yes"))
+    assert find_fault(sound) is None
+    assert message in find_fault(replace(sound, **change))

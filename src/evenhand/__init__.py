@@ -1,6 +1,6 @@
 """Predictions whose distribution is the same in every group, without the group at prediction time."""
 
-from evenhand import baselines, certificates, costs, datasets, metrics, plots, solvers
+from evenhand import baselines, certificates, costs, datasets, metrics, outofcore, plots, solvers
 from evenhand._kernels.chunks import get_num_threads, set_num_threads
 from evenhand._version import __version__
 from evenhand.audit import audit
@@ -25,6 +25,7 @@ __all__ = [
     "load",
     "metrics",
     "model_card",
+    "outofcore",
     "plots",
     "report",
     "save",

@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
+from glob import escape
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,7 +18,8 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write, beside `path`, that takes its place at the end of the `with` block.
 
     It is synced to the disk first, so that no reader and no power cut leaves half a file; any exception, an
-    interrupt too, leaves what was at `path` before. A symbolic link stays one, and its target is replaced.
+    interrupt too, leaves what was at `path` before; a kill leaves also the file beside it, which
+    `remove_leftovers` finds. A symbolic link stays one, and its target is replaced.
 
     Examples
     --------
@@ -31,7 +33,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise IsADirectoryError(f"{target} is a folder: give the name of a file in it.")
-    beside = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.tmp")
+    beside = target.with_name(f"{_prefix(target)}{secrets.token_hex(8)}.tmp")
     try:
         with open(beside, "xb") as file:
             yield file
@@ -57,3 +59,14 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def remove_leftovers(path: str | os.PathLike[str]) -> None:
+    """Remove what writers of `path` that were killed have left; none may be at work."""
+    target = Path(os.path.realpath(path))
+    for beside in target.parent.glob(f"{escape(_prefix(target))}*.tmp"):
+        beside.unlink(missing_ok=True)
+
+
+def _prefix(target: Path) -> str:
+    return f".{target.name[:100]}."

@@ -27,6 +27,18 @@ def make_frame(columns: Mapping[str, Any], backend: str | None = None) -> Any:
     return nw.from_dict(dict(columns), native_namespace=library).to_native()
 
 
+def frame_from_arrow(table: Any) -> Any:
+    """An Arrow table as a frame of pandas, or of polars where that is what is installed.
+
+    >>> import pyarrow
+    >>> frame_from_arrow(pyarrow.table({"epsilon": [0.1, 0.2]})).shape
+    (2, 1)
+    """
+    if _import("pandas") is not None:
+        return table.to_pandas()
+    return _named("polars").from_arrow(table)
+
+
 def _named(backend: str) -> ModuleType:
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}: got {backend!r}.")

@@ -65,7 +65,7 @@ def check_rows(
         if not used.all():
             checked_scores, proba, weights = checked_scores[used], proba[used], weights[used]
     rows = Rows(checked_scores, proba, groups, weights, strata)
-    _require_mass(rows)
+    require_mass(rows.groups, rows.group_mass())
     return rows
 
 
@@ -336,6 +336,13 @@ def _per_group(value: Any, name: str, groups: Labels) -> FloatArray:
     return checked
 
 
+def label_array(groups: Labels) -> AnyArray:
+    """Labels of any kind in one dimension: numbers as such, all else as objects."""
+    if all(isinstance(label, int) for label in groups):
+        return np.array(groups)
+    return np.fromiter(groups, dtype=object, count=len(groups))
+
+
 def is_missing(cell: Any) -> bool:
     """Whether a cell of any library holds no value."""
     if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
@@ -343,9 +350,10 @@ def is_missing(cell: Any) -> bool:
     return isinstance(cell, numbers.Number | np.generic) and bool(cell != cell)
 
 
-def _require_mass(rows: Rows) -> None:
-    for label, mass in zip(rows.groups, rows.group_mass(), strict=True):
-        if not mass > 0:
+def require_mass(groups: Labels, mass: FloatArray) -> None:
+    """Refuse groups that no row has any probability of."""
+    for label, share in zip(groups, mass, strict=True):
+        if not share > 0:
             raise ValueError(
                 f"group_proba gives group {label!r} no mass: its probability is zero in every row. "
                 "Leave its column out."

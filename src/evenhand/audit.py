@@ -197,7 +197,7 @@ def audit(
         Value of each column; needed with a pmf.
     sample_weight : array of shape (n,), optional
         Weight of each row.
-    loss : {"squared", "absolute"} or callable, default="squared"
+    loss : {"squared", "absolute", "zero_one"} or callable, default="squared"
         As in `evenhand.metrics.risk`.
     level : float, default=0.95
         Of the intervals, and of the upper quantile of the noise floor.

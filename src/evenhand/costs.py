@@ -9,7 +9,7 @@ from 0 to 4 as the squared cost does where the atoms span [-1, 1], and beta mean
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
@@ -260,6 +260,18 @@ def check_cost_matrix(matrix: Any, n_classes: int | None = None) -> CostMatrix:
     if not np.isfinite(costs).all():
         raise ValueError("A cost matrix must be finite.")
     return CostMatrix(costs.copy())
+
+
+def same_cost(one: Cost, other: Cost) -> bool:
+    """Whether two costs of this module are of one kind and have the same parameters.
+
+    >>> same_cost(Pinball(0.5), Pinball(0.5)), same_cost(Pinball(0.5), Pinball(0.9))
+    (True, False)
+    """
+    kinds: tuple[Any, Any] = (one, other)
+    return type(one) is type(other) and all(
+        np.array_equal(*(getattr(kind, part.name) for kind in kinds)) for part in fields(kinds[0])
+    )
 
 
 def squared_cost(atoms: FloatArray) -> CostModel:

@@ -5,6 +5,7 @@ from sklearn.exceptions import ConvergenceWarning as _SklearnConvergenceWarning
 __all__ = [
     "ClippingWarning",
     "ConvergenceWarning",
+    "DriftWarning",
     "EvenhandWarning",
     "IndependenceWarning",
     "InterruptWarning",
@@ -30,6 +31,10 @@ class PriorWarning(EvenhandWarning):
 
 class IndependenceWarning(EvenhandWarning):
     """Group and outcome are taken to be independent given the features."""
+
+
+class DriftWarning(EvenhandWarning):
+    """The rows of a stream are no longer like those before them."""
 
 
 class OutlierWarning(EvenhandWarning):

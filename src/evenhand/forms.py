@@ -29,8 +29,11 @@ class Form(Protocol):
         """What the kernels know of epsilon: a slope, or the radius of an l1 ball, (n_groups,)."""
         ...
 
-    def smoothness(self, problem: DualProblem) -> float:
-        """Lipschitz constant M of the gradient of the smooth part, over points."""
+    def smoothness(self, problem: DualProblem, spread: float | None = None) -> float:
+        """Lipschitz constant M of the gradient of the smooth part, over points.
+
+        `spread` is `E |t|^2`, where that is known from elsewhere than the rows of `problem`.
+        """
         ...
 
     def gradient_map(
@@ -55,9 +58,9 @@ class Projected:
         """A slope."""
         return problem.slack
 
-    def smoothness(self, problem: DualProblem) -> float:
+    def smoothness(self, problem: DualProblem, spread: float | None = None) -> float:
         """M of Lemma 3.4."""
-        return projected.smoothness(problem)
+        return projected.smoothness(problem, spread)
 
     def gradient_map(
         self, problem: DualProblem, point: FloatArray, violation: FloatArray, step: float
@@ -95,9 +98,9 @@ class Composite:
         """The radius of the l1 ball of allowed violations."""
         return _l1(problem.parity.norm).radius(problem.slack)
 
-    def smoothness(self, problem: DualProblem) -> float:
+    def smoothness(self, problem: DualProblem, spread: float | None = None) -> float:
         """Half the M of Lemma 3.4, which counts every entry of Phi twice."""
-        return projected.smoothness(problem) / 2.0
+        return projected.smoothness(problem, spread) / 2.0
 
     def gradient_map(
         self, problem: DualProblem, point: FloatArray, violation: FloatArray, step: float
@@ -130,10 +133,13 @@ def merge(point: FloatArray) -> FloatArray:
     return projected.merge(point) if len(point) == 2 else point[0]
 
 
-def gradient_map_norm(problem: DualProblem, point: FloatArray, violation: FloatArray) -> float:
-    """Euclidean norm of the gradient map at `step = 1 / smoothness`."""
+def gradient_map_norm(
+    problem: DualProblem, point: FloatArray, violation: FloatArray, smoothness: float | None = None
+) -> float:
+    """Euclidean norm of the gradient map at `step = 1 / smoothness`, measured on the rows by default."""
     form = form_of(problem)
-    return float(np.linalg.norm(form.gradient_map(problem, point, violation, 1.0 / form.smoothness(problem))))
+    step = 1.0 / (form.smoothness(problem) if smoothness is None else smoothness)
+    return float(np.linalg.norm(form.gradient_map(problem, point, violation, step)))
 
 
 def _l1(norm: Norm) -> L1Norm:

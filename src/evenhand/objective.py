@@ -35,7 +35,10 @@ def policy_loadings(problem: DualProblem, multipliers: FloatArray) -> tuple[Floa
 
 
 def evaluate(problem: DualProblem, multipliers: FloatArray) -> Evaluation:
-    """F(Phi) and the gradient of its smooth part, in one pass over the rows."""
+    """F(Phi) and the gradient of its smooth part, in one pass over the rows.
+
+    A `moment_shift` adds its linear term, `<A^T Phi, shift^T mixing>`.
+    """
     loadings, offset = policy_loadings(problem, multipliers)
 
     def run(start: int, stop: int) -> tuple[float, FloatArray, float]:
@@ -50,6 +53,10 @@ def evaluate(problem: DualProblem, multipliers: FloatArray) -> Evaluation:
         total += value
         kept += moment
     smooth = total * LOG_2 / problem.temperature - problem.mean_constant()
+    if problem.moment_shift is not None:
+        kept += problem.moment_shift
+        tilt = problem.parity.operator.adjoint(multipliers)
+        smooth += float((tilt * (problem.moment_shift.T @ problem.mixing)).sum())
     violation = problem.parity.operator.apply(kept.T @ problem.mixing)
     return Evaluation(smooth + penalty(problem, multipliers), violation)
 

@@ -7,37 +7,33 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from evenhand._typing import AnyArray, FloatArray
-from evenhand._validation import Rows, check_epsilon, check_levels, check_prior, check_rows_of
+from evenhand._validation import (
+    Labels,
+    Rows,
+    check_epsilon,
+    check_levels,
+    check_prior,
+    check_rows_of,
+    label_array,
+)
 from evenhand.certificates import Certificate
 from evenhand.costs import Cost, make_cost
-from evenhand.draws import (
-    HashArray,
-    RandomState,
-    choose_uniforms,
-    key_from,
-    uniforms_from_rows,
-)
+from evenhand.draws import HashArray, RandomState, choose_uniforms, key_from, uniforms_from_rows
 from evenhand.exceptions import ConvergenceWarning
 from evenhand.feasibility import resolve_prior
 from evenhand.parity import make_parity
-from evenhand.parity_step import (
-    FrontierRows,
-    certify_in_units,
-    choose_support,
-    label_array,
-    read_rows,
-    report_clipping,
-)
+from evenhand.parity_step import FrontierRows, certify_in_units, choose_support, read_rows
 from evenhand.policy import SoftmaxPolicy
 from evenhand.problem import DualProblem
 from evenhand.selection import Selection, is_cv, select
 from evenhand.solvers import Auto, Callback, Solver, SolverResult, make_solver, run
-from evenhand.support import Support, automatic_beta, check_beta, uniform_support
+from evenhand.streams import PartialFit
+from evenhand.support import Support, automatic_beta, check_beta, uniform_support, warn_of_clipping
 
 FAR_FROM_PARITY = 0.01  # violation beyond epsilon at which a spent budget is worth a warning
 
 
-class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
+class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
     """Turn scores into predictions whose distribution is the same for every group, up to epsilon.
 
     Row x has a score eta(x) and group probabilities tau(x); p is the share of each group and
@@ -101,6 +97,7 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
     n_groups_ : int
     group_prior_ : array of shape (n_groups,)
     epsilon_ : array of shape (n_groups,)
+    n_rows_ : int
     multipliers_ : array of shape (n_constraints, n_groups)
         Phi, on the scale where the atoms span [-1, 1].
     tilt_ : array of shape (n_atoms, n_groups)
@@ -113,6 +110,8 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
         What was reached on the given rows, and how far it is from the best at most.
     selection_ : Selection
         What was tried on held-out rows; only with "cv".
+    stream_ : Stream
+        Where the stream of `partial_fit` stands; only after it.
 
     Examples
     --------
@@ -136,6 +135,7 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
     n_groups_: int
     group_prior_: FloatArray
     epsilon_: FloatArray
+    n_rows_: int
     multipliers_: FloatArray
     tilt_: FloatArray
     n_clipped_: int
@@ -225,28 +225,43 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
             beta = selected["selection_"].beta
             if is_cv(self.atoms):
                 support = uniform_support(*support.bounds, selected["selection_"].n_atoms)
-        n_clipped = report_clipping(support, rows, self.bounds, stacklevel=3)
+        n_clipped = support.count_outside(rows.scores)
+        self._report_clipping(support, n_clipped, len(rows.scores))
         problem, prior = self._problem(rows, support, cost, epsilon, beta, group_prior)
-        result = self._solve(solver, problem, rows, callback)
+        result = self._solve(solver, problem, self._start(problem, rows), callback)
         tilt = problem.parity.operator.adjoint(result.multipliers)
+        policy = SoftmaxPolicy(support, prior, tilt, beta, rows.strata, cost)
+        others = {"n_clipped_": n_clipped, "draw_key_": key, **selected}
+        return self._install(problem, result, policy, epsilon, rows.groups, **others)
+
+    def _install(
+        self,
+        problem: DualProblem,
+        result: SolverResult,
+        policy: SoftmaxPolicy,
+        epsilon: FloatArray,
+        groups: Labels,
+        **others: Any,
+    ) -> Self:
+        """Become the model of a solved problem, all at once: a fit that failed before has changed nothing."""
         fitted = {
-            "atoms_": support.atoms,
-            "bounds_": support.bounds,
-            "beta_": beta,
-            "groups_": label_array(rows.groups),
-            "n_groups_": len(rows.groups),
-            "group_prior_": prior,
+            "atoms_": policy.support.atoms,
+            "bounds_": policy.support.bounds,
+            "beta_": policy.temperature,
+            "groups_": label_array(groups),
+            "n_groups_": len(groups),
+            "group_prior_": policy.group_prior,
             "epsilon_": epsilon,
+            "n_rows_": problem.n_rows,
             "multipliers_": result.multipliers,
-            "tilt_": tilt,
-            "n_clipped_": n_clipped,
-            "policy_": SoftmaxPolicy(support, prior, tilt, beta, rows.strata, cost),
+            "tilt_": policy.tilt,
+            "policy_": policy,
             "result_": result,
-            "certificate_": certify_in_units(problem, result, support, cost, rows.groups),
-            "draw_key_": key,
+            "certificate_": certify_in_units(problem, result, policy, groups),
         }
-        self.__dict__.pop("selection_", None)  # of an earlier fit
-        self.__dict__.update(fitted, **selected)  # all at once: a fit that failed above has changed nothing
+        for name in ("selection_", "stream_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
+        self.__dict__.update(fitted, **others)
         return self
 
     def _frontier_rows(
@@ -331,6 +346,10 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
         levels = check_levels(q, len(rows.scores))
         return self.policy_.quantile(rows.scores, rows.group_proba, levels)
 
+    def _report_clipping(self, support: Support, n_clipped: int, n_rows: int) -> None:
+        automatic = isinstance(self.bounds, str)
+        warn_of_clipping(support, n_clipped, n_rows, automatic=automatic, stacklevel=4)
+
     def _problem(
         self, rows: Rows, support: Support, cost: Cost, epsilon: FloatArray, beta: float, group_prior: Any
     ) -> tuple[DualProblem, FloatArray]:
@@ -363,9 +382,13 @@ class ParityPostprocessor(BaseEstimator):  # type: ignore[misc]
         return problem, prior
 
     def _solve(
-        self, solver: Solver[Any] | Auto, problem: DualProblem, rows: Rows, callback: Callback | None
+        self,
+        solver: Solver[Any] | Auto,
+        problem: DualProblem,
+        start: FloatArray | None,
+        callback: Callback | None,
     ) -> SolverResult:
-        result = run(solver, problem, start=self._start(problem, rows), callback=callback)
+        result = run(solver, problem, start=start, callback=callback)
         excess = float((problem.parity.norm.value(result.violation) - problem.slack).max())
         if not result.status.success or excess > FAR_FROM_PARITY:
             message = f"Solver {result.solver!r} stopped after {result.n_iter} iterations. {result.message}"

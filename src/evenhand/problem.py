@@ -28,6 +28,9 @@ class DualProblem:
     parity: Parity
     slack: FloatArray  # epsilon_s, (n_groups,)
     temperature: float  # beta
+    # What rows that are not stored add to the moments E[u pi] of the kept imbalances u, (n_kept, n_atoms): a
+    # stream's gradient on the curvature of its last rows.
+    moment_shift: FloatArray | None = None
 
     @classmethod
     def from_rows(
@@ -105,11 +108,15 @@ class DualProblem:
 
         The sample's own mean would make tight tolerances infeasible, as a wrong prior does.
         """
-        weights = self.weights[rows] / self.weights[rows].sum()
-        design = np.ascontiguousarray(self.design[:, rows])
+        design, constant, weights = self.gather(rows)
+        weights /= weights.sum()
         kept = slice(self.n_kept)
         design[kept] += (self.design[kept] @ self.weights - design[kept] @ weights)[:, None]
-        return replace(self, design=design, constant=self.constant[rows], weights=weights)
+        return replace(self, design=design, constant=constant, weights=weights)
+
+    def gather(self, rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Copies of design, constant and weights of some of the rows."""
+        return np.ascontiguousarray(self.design[:, rows]), self.constant[rows], self.weights[rows]
 
     def at_temperature(self, temperature: float) -> Self:
         """The same problem, smoothed at another beta."""

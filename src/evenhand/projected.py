@@ -7,6 +7,7 @@ every notion whose constraint is a sup-norm; the arrays have shape (2, n_constra
 import numpy as np
 from scipy.special import softmax
 
+from evenhand._kernels.chunks import chunk_bounds
 from evenhand._typing import FloatArray, IntArray
 from evenhand.objective import evaluate
 from evenhand.parity import matrix
@@ -57,8 +58,10 @@ def variance_bound(group_prior: FloatArray) -> float:
 
 def imbalance_spread(problem: DualProblem) -> float:
     """`E |t|^2` on the rows: sigma-hat squared of the paper's appendix on unknown eta and tau."""
-    kept = problem.design[: problem.n_kept]
-    second = (kept * problem.weights) @ kept.T
+    second = np.zeros((problem.n_kept, problem.n_kept))
+    for start, stop in chunk_bounds(problem.n_rows):  # not at once: the rows may be more than memory holds
+        kept = problem.design[: problem.n_kept, start:stop]
+        second += (kept * problem.weights[start:stop]) @ kept.T
     return float(np.trace(problem.mixing.T @ second @ problem.mixing))
 
 
@@ -71,17 +74,19 @@ def gradient_variance(problem: DualProblem) -> float:
     return float((columns**2).sum(axis=0).max()) * imbalance_spread(problem)
 
 
-def smoothness(problem: DualProblem) -> float:
+def smoothness(problem: DualProblem, spread: float | None = None) -> float:
     """Lipschitz constant M of the gradient (Lemma 3.4 for any operator).
 
     The paper's `2 beta sigma^2` for the identity. In general the Hessian holds the covariance of the
-    points A e_l under pi, at most their squared radius around any centre.
+    points A e_l under pi, at most their squared radius around any centre. `spread` is `E |t|^2`, that of
+    the problem's rows by default.
     """
     columns = matrix(problem.parity.operator)
     centre = (columns.min(axis=1) + columns.max(axis=1)) / 2
     radius = ((columns - centre[:, None]) ** 2).sum(axis=0).max()
     largest = (columns**2).sum(axis=0).max()
-    bound = 2.0 * problem.temperature * imbalance_spread(problem) * float(min(radius, largest))
+    spread = imbalance_spread(problem) if spread is None else spread
+    bound = 2.0 * problem.temperature * spread * float(min(radius, largest))
     return max(bound, np.finfo(float).tiny)  # no row tells the groups apart: any step will do
 
 

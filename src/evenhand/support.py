@@ -2,6 +2,7 @@
 
 import math
 import sys
+import warnings
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from evenhand._typing import FloatArray
 from evenhand._validation import as_floats
+from evenhand.exceptions import ClippingWarning
 
 MAX_AUTO_ATOMS = 201  # discretisation costs 1 / L^2 in risk and L in time: see benchmarks
 NARROWEST = 1e-12  # half of the width of an automatic range, over its centre
@@ -58,6 +60,23 @@ class Support:
         """Number of scores outside the bounds."""
         low, high = self.bounds
         return int(np.count_nonzero((scores < low) | (scores > high)))
+
+
+def warn_of_clipping(
+    support: Support, n_clipped: int, n_rows: int, *, automatic: bool, stacklevel: int
+) -> None:
+    """Say how many scores were outside the bounds, if any, and what to do about them."""
+    if n_clipped == 0:
+        return
+    low, high = support.bounds
+    outside = f"{n_clipped} of {n_rows} scores lie outside bounds=({low:g}, {high:g})"
+    how = 'and were moved to the nearest bound. Widen the bounds, or pass bounds="auto".'
+    if automatic:
+        how = (
+            'that bounds="auto" found: outliers so far off that nearly all others would share one '
+            "atom. They were moved to the nearest bound. Look at them, or pass bounds=(low, high)."
+        )
+    warnings.warn(f"{outside} {how}", ClippingWarning, stacklevel=stacklevel + 1)
 
 
 def uniform_support(low: float, high: float, n_atoms: int) -> Support:
@@ -120,7 +139,7 @@ def automatic_bounds(scores: FloatArray, weights: FloatArray | None = None) -> t
     >>> automatic_bounds(np.append(np.linspace(1.0, 3.0, 999), 1e12))
     (0.96, 3.04)
     """
-    low, high = _range_without_outliers(scores, weights)
+    low, high = range_without_outliers(scores, weights)
     centre, half_width = low / 2 + high / 2, high / 2 - low / 2
     narrowest = NARROWEST * abs(centre)
     if half_width > narrowest:
@@ -131,7 +150,8 @@ def automatic_bounds(scores: FloatArray, weights: FloatArray | None = None) -> t
     return centre - half_width, centre + half_width
 
 
-def _range_without_outliers(scores: FloatArray, weights: FloatArray | None) -> tuple[float, float]:
+def range_without_outliers(scores: FloatArray, weights: FloatArray | None = None) -> tuple[float, float]:
+    """Lowest and highest score, far outliers left out (`automatic_bounds` says which)."""
     low, high = float(scores.min()), float(scores.max())
     n_rows = len(scores)
     if n_rows < FEWEST_TO_CUT:

@@ -8,12 +8,13 @@
 """
 
 from evenhand.certificates.heldout import HeldOutCertificate, certify_held_out
-from evenhand.certificates.optimisation import Certificate, certify
+from evenhand.certificates.optimisation import Certificate, Measures, certify
 from evenhand.certificates.plugin import PluginCertificate, certify_plugin
 
 __all__ = [
     "Certificate",
     "HeldOutCertificate",
+    "Measures",
     "PluginCertificate",
     "certify",
     "certify_held_out",

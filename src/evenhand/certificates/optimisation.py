@@ -114,6 +114,7 @@ def certify(
     *,
     scale: float = 1.0,
     groups: Sequence[Hashable] | None = None,
+    measures: "Measures | None" = None,
 ) -> Certificate:
     """Certificate of the end point of a solver, from one pass over the rows.
 
@@ -139,6 +140,8 @@ def certify(
         Half width of the grid in outcome units: risks are multiplied by its square.
     groups
         Names of the groups; their numbers by default.
+    measures
+        What the policy does, where that is known already; measured on the rows of `problem` by default.
 
     Examples
     --------
@@ -161,9 +164,9 @@ def certify(
     if len(names) != problem.n_groups:
         raise ValueError(f"groups needs one name per group: got {len(names)} for {problem.n_groups} groups.")
     multipliers = result.multipliers
-    policy = _measure(problem, multipliers)
+    policy = _measure(problem, multipliers) if measures is None else measures
     form = form_of(problem)
-    here = problem, form.split(multipliers), policy.violation, 1.0 / form.smoothness(problem)
+    here = problem, form.split(multipliers), policy.violation, 1.0 / policy.smoothness
     excesses = problem.parity.norm.prox_dual(policy.violation, problem.slack)
     smoothing = np.log(problem.n_atoms) / problem.temperature
     gap = duality_gap(problem, multipliers, policy.violation)
@@ -187,16 +190,17 @@ def certify(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Measures:
+class Measures:
     """A policy over all the rows, in normalised units."""
 
     objective: float  # F(Phi)
     violation: FloatArray  # (n_constraints, n_groups)
     risk: float
     lower_bound: float
+    smoothness: float  # M of the problem's form, whose inverse is the step of the gradient map
 
 
-def _measure(problem: DualProblem, multipliers: FloatArray) -> _Measures:
+def _measure(problem: DualProblem, multipliers: FloatArray) -> Measures:
     """Objective, violation, risk and lower bound in one pass, O(chunk) memory."""
     loadings, offset = policy_loadings(problem, multipliers)
     # a row of ones that no logit looks at: its moment is the mean policy
@@ -222,11 +226,12 @@ def _measure(problem: DualProblem, multipliers: FloatArray) -> _Measures:
         (moment[problem.n_kept : -1] * problem.cost.loadings.T).sum() + moment[-1] @ problem.cost.offset
     )
     price = penalty(problem, multipliers)
-    return _Measures(
+    return Measures(
         objective=smooth * unit - constant + price,
         violation=problem.parity.operator.apply(moment[: problem.n_kept].T @ problem.mixing),
         risk=constant - gain,
         lower_bound=constant - largest * unit - price,
+        smoothness=form_of(problem).smoothness(problem),
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from evenhand._typing import FloatArray
 from evenhand._validation import as_floats, check_rows_of
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
+from evenhand.costs import Squared
 from evenhand.metrics import membership_of
 
 N_SCORE_BINS = 20
@@ -156,6 +157,11 @@ def certify_plugin(
     """
     fitted = getattr(model, "postprocessor_", model)
     labels = tuple(fitted.groups_.tolist())
+    if fitted.policy_.strata is not None or not isinstance(fitted.policy_.cost, Squared):
+        raise ValueError(
+            "certify_plugin is for demographic parity of one set of groups and for the squared cost: measure "
+            "others on held-out rows, with evenhand.metrics or certify_held_out within each stratum."
+        )
     if X is not None:
         scores, group_proba = model._nuisances(X, sensitive_features if model.aware else None)
     elif scores is None or group_proba is None:

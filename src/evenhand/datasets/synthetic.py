@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr, softmax
+from scipy.special import expit, ndtr, softmax
 from sklearn.utils import Bunch, check_random_state
 
 from evenhand._typing import FloatArray
@@ -131,6 +131,87 @@ def make_population(
         group_prior=prior,
         feature_names=[f"x{j + 1}" for j in range(n_features)],
         DESCR="A synthetic population of normal groups with known E[Y | X] and P(S | X).",
+    )
+
+
+def make_class_population(
+    n_samples: int = 2000,
+    n_groups: int = 2,
+    n_classes: int = 2,
+    *,
+    separation: float = 1.0,
+    influence: float = 1.0,
+    random_state: Any = None,
+) -> Bunch:
+    """A population with classes, a second attribute and a legitimate factor, and known P(S, Y | X).
+
+    Group s has share p_s, normal features around a centre on the first axis, and a factor F in {0, 1} that is
+    more often 1 in later groups. With s and k counted from the middle ones, and
+    `z = (x_1 + x_2 + F + influence * s) / 2`,
+
+        P(Y = k | x, F, s) = softmax_k(2 k z),    P(S_2 = 1 | x) = 1 / (1 + exp(-2 x_2)),
+
+    so that group and class are not independent given the features unless `influence` is 0.
+
+    Parameters
+    ----------
+    n_samples, n_groups, n_classes : int
+        Rows, groups (two or more), classes (two or more).
+    separation : float
+        Distance between the centres of neighbouring groups.
+    influence : float
+        What the group itself does to the class.
+    random_state : int, RandomState or None
+        Seed of the sample; the population depends on the other arguments alone.
+
+    Returns
+    -------
+    Bunch
+        `data` (n, 4), whose last column is `factor`; `target`, `sensitive_features`, `second_attribute`,
+        `factor` (n,); and the truth: `class_proba` = P(Y | X) (n, n_classes), `group_proba` = P(S | X)
+        (n, n_groups), `second_proba` = P(S_2 | X) (n, 2), `joint_proba` = P(Y, S | X)
+        (n, n_classes * n_groups), class by class.
+
+    Examples
+    --------
+    >>> population = make_class_population(1000, n_groups=3, random_state=0)
+    >>> population.joint_proba.shape, population.class_proba.shape
+    ((1000, 6), (1000, 2))
+    """
+    _check_count("n_samples", n_samples, minimum=1)
+    _check_count("n_groups", n_groups, minimum=2)
+    _check_count("n_classes", n_classes, minimum=2)
+    prior = _shares(None, n_groups)
+    place = np.arange(n_groups) - (n_groups - 1) / 2
+    often = 0.5 + 0.3 * place / place[-1]  # P(F = 1 | s)
+    centres = np.zeros((n_groups, 3))
+    centres[:, 0] = separation * place
+
+    rng = check_random_state(random_state)
+    groups = rng.choice(n_groups, size=n_samples, p=prior)
+    features = centres[groups] + rng.standard_normal((n_samples, 3))
+    factor = (rng.uniform(size=n_samples) < often[groups]).astype(np.int64)
+    log_joint = np.log(prior) + features @ centres.T - 0.5 * (centres**2).sum(axis=1)
+    log_joint += np.log(np.where(factor[:, None] == 1, often, 1.0 - often))
+    group_proba = softmax(log_joint, axis=1)
+    lean = (features[:, 0] + features[:, 1] + factor)[:, None] / 2 + influence * place / 2
+    ranks = np.arange(n_classes) - (n_classes - 1) / 2
+    given_group = softmax(2.0 * ranks * lean[:, :, None], axis=2)
+    joint = np.swapaxes(group_proba[:, :, None] * given_group, 1, 2)
+    second = expit(2.0 * features[:, 1])
+    own = np.cumsum(given_group[np.arange(n_samples), groups], axis=1)
+    return Bunch(
+        data=np.column_stack([features, factor]),
+        target=(rng.uniform(size=n_samples)[:, None] > own[:, :-1]).sum(axis=1),
+        sensitive_features=groups,
+        second_attribute=(rng.uniform(size=n_samples) < second).astype(np.int64),
+        factor=factor,
+        class_proba=joint.sum(axis=2),
+        group_proba=group_proba,
+        second_proba=np.column_stack([1.0 - second, second]),
+        joint_proba=joint.reshape(n_samples, -1),
+        feature_names=["x1", "x2", "x3", "factor"],
+        DESCR="A synthetic population of normal groups with classes and known P(Y, S | X).",
     )
 
 

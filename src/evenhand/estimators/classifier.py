@@ -29,8 +29,8 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
 
     `fit` learns the class, `P(Y | X)`, and the group, `P(S | X)`, then solves for the randomised decision of
     the smallest expected cost that keeps the chance of every class in each group within epsilon of that in
-    all rows, or in all rows of the same class (paper, section 6 on extensions). The group is needed at `fit`
-    only: `predict` never asks for it.
+    all rows, or in all rows of the same class: the extension that the paper names in its remark on general
+    risks and on classes. The group is needed at `fit` only: `predict` never asks for it.
 
     Parameters
     ----------

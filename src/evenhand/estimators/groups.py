@@ -107,8 +107,8 @@ def _columns(sensitive_features: Any, name: str) -> dict[Hashable, list[Hashable
 def _checked(column: list[Hashable], n_rows: int, name: str) -> list[Hashable]:
     if len(column) != n_rows:
         raise ValueError(f"{name} has {len(column)} rows, but X has {n_rows}.")
-    missing = [row for row, label in enumerate(column) if is_missing(label)]
-    if missing:
+    if any(map(is_missing, set(column))):  # few labels, many rows
+        missing = [row for row, label in enumerate(column) if is_missing(label)]
         raise ValueError(
             f"{name} is missing in {len(missing)} rows, the first of them row {missing[0]}: "
             "leave these rows out, or give them a label of their own."

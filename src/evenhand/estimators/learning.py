@@ -70,9 +70,9 @@ def combined_codes(attributes: Sequence[Groups], outcomes: AnyArray | None) -> I
     codes = [groups.codes for groups in attributes]
     if outcomes is not None:
         codes.append(np.unique(outcomes, return_inverse=True)[1])
-    if len(codes) == 1:
-        return codes[0]
-    together: IntArray = np.unique(np.column_stack(codes), axis=0, return_inverse=True)[1].ravel()
+    together = codes[0]
+    for more in codes[1:]:
+        together = np.unique(together * (int(more.max()) + 1) + more, return_inverse=True)[1]
     return together
 
 

@@ -23,6 +23,7 @@ from sklearn.utils.validation import has_fit_parameter
 from evenhand._progress import report_progress
 from evenhand._typing import AnyArray, FloatArray, IntArray
 from evenhand._validation import Labels
+from evenhand.draws import RandomState, key_from
 from evenhand.estimators.groups import Groups
 
 Fold = tuple[IntArray, IntArray]  # rows to fit on, rows to score
@@ -144,6 +145,11 @@ def came_fitted(model: Any) -> bool:
     """Whether a model is frozen, or a pipeline that ends in one that is."""
     last = model.steps[-1][1] if isinstance(model, Pipeline) else model
     return isinstance(last, FrozenEstimator)
+
+
+def fold_seed(random_state: RandomState) -> int:
+    """Seed of the folds: the integer itself; None is always the same folds."""
+    return 0 if random_state is None else int(key_from(random_state)[0] >> np.uint64(32))
 
 
 def make_folds(

@@ -24,10 +24,15 @@ from evenhand.certificates import Certificate
 from evenhand.costs import Absolute, CostMatrix, Huber, Pinball, Squared
 from evenhand.estimators import ParityClassifier, ParityRegressor
 from evenhand.estimators.notions import Notion
+from evenhand.io import stream_faults, term_faults
+from evenhand.io.term_faults import is_floats
 from evenhand.policy import SoftmaxPolicy
 from evenhand.postprocessor import ParityPostprocessor
 from evenhand.selection import Selection
 from evenhand.solvers import AcSa, AcSa2, Auto, Batch, Lbfgs, Oracle, Sgd, Sgd3, SolverResult, Status
+from evenhand.solvers.schedules import Phase
+from evenhand.solvers.stochastic import StochasticSolver, StochasticState
+from evenhand.streams import Moments, Monitor, Record, Standing, Stream
 from evenhand.support import Support
 
 
@@ -49,18 +54,24 @@ OBJECTS: dict[str, type] = _by_name(
     CostMatrix,
     Huber,
     Lbfgs,
+    Moments,
+    Monitor,
     Notion,
     Oracle,
+    Phase,
     Pinball,
+    Record,
     Selection,
     Sgd,
     Sgd3,
     SoftmaxPolicy,
     SolverResult,
     Squared,
+    Standing,
+    StochasticState,
+    Stream,
     Support,
 )
-COSTS = (Squared, Absolute, Pinball, Huber, CostMatrix)  # a cost that is a function is not a file's to hold
 SPLITTERS: dict[str, type] = _by_name(
     GroupKFold, KFold, ShuffleSplit, StratifiedGroupKFold, StratifiedKFold, StratifiedShuffleSplit
 )
@@ -81,7 +92,7 @@ def find_fault(value: object) -> str | None:
 
 
 def _support_faults(support: Any) -> Iterator[str]:
-    if not _is_floats(support.atoms, 1) or len(support.atoms) < 2:
+    if not is_floats(support.atoms, 1) or len(support.atoms) < 2:
         yield "its atoms are not a list of numbers"
     elif not np.isfinite(support.atoms).all() or np.diff(support.atoms).min() <= 0:
         yield "its atoms are not finite and increasing"
@@ -93,7 +104,7 @@ def _support_faults(support: Any) -> Iterator[str]:
 def _policy_faults(policy: Any) -> Iterator[str]:
     if type(policy.support) is not Support:
         yield "it has no support"
-    elif not _is_floats(policy.tilt, 2) or not _is_floats(policy.group_prior, 1):
+    elif not is_floats(policy.tilt, 2) or not is_floats(policy.group_prior, 1):
         yield "its tilt or its prior is not an array of numbers"
     elif policy.tilt.shape != (len(policy.support.atoms), len(policy.group_prior)):
         yield "the shapes of its atoms, prior and tilt do not agree"
@@ -101,25 +112,8 @@ def _policy_faults(policy: Any) -> Iterator[str]:
         yield "its prior is not positive"
     if type(policy.temperature) is not float:
         yield "its temperature is not a number"
-    yield from _strata_faults(policy.strata, policy.group_prior)
-    if type(policy.cost) not in COSTS:
-        yield "its cost is not a cost"
-    elif type(policy.cost) is CostMatrix and policy.cost.matrix.shape[1] != len(policy.tilt):
-        yield "its cost matrix does not have a column for each atom"
-
-
-def _strata_faults(strata: Any, prior: Any) -> Iterator[str]:
-    if strata is None:
-        return
-    if not isinstance(strata, np.ndarray) or strata.dtype != np.int64 or strata.shape != np.shape(prior):
-        yield "its strata are not one integer for each group"
-    elif strata.min() < 0 or len(np.unique(strata)) != strata.max() + 1:
-        yield "its strata do not count from zero"
-
-
-def _cost_matrix_faults(cost: Any) -> Iterator[str]:
-    if not _is_floats(cost.matrix, 2) or min(cost.matrix.shape) < 2 or not np.isfinite(cost.matrix).all():
-        yield "its matrix is not a table of finite numbers"
+    yield from term_faults.strata_faults(policy.strata, policy.group_prior)
+    yield from term_faults.cost_faults(policy.cost, len(policy.tilt))
 
 
 def _notion_faults(notion: Any) -> Iterator[str]:
@@ -150,6 +144,21 @@ def _postprocessor_faults(model: Any) -> Iterator[str]:
         if not isinstance(key, np.ndarray) or key.dtype != np.uint64 or key.shape != (2,):
             yield "its draw_key_ is not a key"
         yield from _group_faults(model, len(model.policy_.group_prior))
+        yield from _model_stream_faults(model)
+
+
+def _model_stream_faults(model: Any) -> Iterator[str]:
+    stream = getattr(model, "stream_", None)
+    if stream is None:
+        return
+    if type(stream) is not Stream:
+        yield "its stream_ is not a stream"
+    elif len(stream.standing.group_prior) != len(model.policy_.group_prior):
+        yield "its stream_ has other groups"
+    else:
+        solver = model.solver
+        size = solver.batch_size if isinstance(solver, StochasticSolver) else 1
+        yield from stream_faults.unfinished_faults(stream, size)
 
 
 def _estimator_faults(model: Any) -> Iterator[str]:
@@ -191,17 +200,18 @@ def _group_faults(model: Any, n_groups: int) -> Iterator[str]:
         yield f"its groups_ are not {n_groups} labels"
 
 
-def _is_floats(value: Any, ndim: int) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype == np.float64 and value.ndim == ndim
-
-
 _FAULTS: dict[str, Callable[[Any], Iterator[str]]] = {
     "Support": _support_faults,
     "SoftmaxPolicy": _policy_faults,
     "ParityPostprocessor": _postprocessor_faults,
     "ParityClassifier": _estimator_faults,
     "ParityRegressor": _estimator_faults,
-    "CostMatrix": _cost_matrix_faults,
+    "CostMatrix": term_faults.cost_matrix_faults,
     "Notion": _notion_faults,
     "Pipeline": _pipeline_faults,
+    "Phase": stream_faults.phase_faults,
+    "StochasticState": stream_faults.walk_faults,
+    "Moments": stream_faults.moments_faults,
+    "Standing": stream_faults.standing_faults,
+    "Stream": stream_faults.stream_faults,
 }

@@ -14,6 +14,7 @@ Loss: TypeAlias = str | Callable[[FloatArray, FloatArray], AnyArray]
 LOSSES: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
     "squared": lambda y_true, values: (values - y_true) ** 2,
     "absolute": lambda y_true, values: np.abs(values - y_true),
+    "zero_one": lambda y_true, values: (values != y_true).astype(np.float64),
 }
 
 
@@ -41,7 +42,7 @@ def risk(
         Value of each column; needed with a pmf, not read with values.
     sample_weight : array of shape (n,), optional
         Weight of each row.
-    loss : {"squared", "absolute"} or callable, default="squared"
+    loss : {"squared", "absolute", "zero_one"} or callable, default="squared"
         A callable `loss(y_true, values)` works elementwise on two arrays of one shape, which has two
         dimensions (rows, atoms) for a pmf.
 

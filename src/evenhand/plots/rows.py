@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from evenhand._typing import FloatArray
-from evenhand._validation import as_floats, check_group_proba, check_rows_of, check_weights
+from evenhand._validation import as_floats, check_group_proba, check_weights
 from evenhand.metrics import Membership, membership_of
 from evenhand.metrics._inputs import as_atoms, block_slices, checked_blocks
 
@@ -54,6 +54,6 @@ def pmf_of(pmf: Any, name: str, n_rows: int, atoms: Any) -> tuple[Blocks, FloatA
 
 def model_blocks(model: Any, scores: Any, group_proba: Any) -> Blocks:
     """Blocks of the pmf of a fitted post-processor: the whole is never in memory."""
-    rows = check_rows_of(scores, group_proba, tuple(model.groups_.tolist()))
+    rows = model._rows(scores, group_proba)
     for some in block_slices(len(rows.scores), len(model.atoms_)):
         yield some, model.policy_.pmf(rows.scores[some], rows.group_proba[some])

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from evenhand._frames import make_frame
-from evenhand._typing import FloatArray
+from evenhand._typing import FloatArray, IntArray
 from evenhand._validation import as_floats, check_prior
+from evenhand.imbalance import stratum_sums
 from evenhand.metrics._inputs import as_atoms
 from evenhand.plots.style import Display, headline, name_of, signed, subplots
 
@@ -37,6 +38,8 @@ class TiltDisplay(Display):
     group_prior : array of shape (n_groups,)
     value_name : str
         What is predicted, with its unit.
+    strata : array of shape (n_groups,) or None
+        Stratum of each group, where groups are compared within strata; theta and p are then the stratum's.
 
     Attributes
     ----------
@@ -55,6 +58,7 @@ class TiltDisplay(Display):
     tilt: FloatArray
     group_prior: FloatArray
     value_name: str = "Prediction"
+    strata: IntArray | None = None
 
     @classmethod
     def from_tilt(
@@ -65,6 +69,7 @@ class TiltDisplay(Display):
         groups: Sequence[Hashable] | None = None,
         *,
         value_name: str = "Prediction",
+        strata: IntArray | None = None,
     ) -> "TiltDisplay":
         """Display of arrays.
 
@@ -76,6 +81,8 @@ class TiltDisplay(Display):
         groups : sequence of n_groups labels, default=None
             0, 1, ... by default.
         value_name : str
+        strata : array of shape (n_groups,), default=None
+            Stratum of each group, where groups are compared within strata.
         """
         table = as_floats(tilt, "tilt")
         if table.ndim != 2 or not np.isfinite(table).all():
@@ -83,20 +90,30 @@ class TiltDisplay(Display):
         labels = tuple(range(table.shape[1])) if groups is None else tuple(groups)
         if len(labels) != table.shape[1]:
             raise ValueError(f"groups has {len(labels)} labels, but tilt {table.shape[1]} columns.")
-        return cls(labels, as_atoms(atoms, len(table)), table, check_prior(group_prior, labels), value_name)
+        prior = check_prior(group_prior, labels, strata)
+        return cls(labels, as_atoms(atoms, len(table)), table, prior, value_name, strata)
 
     @classmethod
     def from_model(cls, model: Any, *, value_name: str = "Prediction") -> "TiltDisplay":
         """Display of a fitted `ParityPostprocessor`, or of a model that has one as `postprocessor_`."""
         step = getattr(model, "postprocessor_", model)
         groups = model.groups_.tolist()
-        return cls.from_tilt(step.atoms_, step.tilt_, step.group_prior_, groups, value_name=value_name)
+        return cls.from_tilt(
+            step.atoms_,
+            step.tilt_,
+            step.group_prior_,
+            groups,
+            value_name=value_name,
+            strata=step.policy_.strata,
+        )
 
     @property
     def lift(self) -> FloatArray:
         """What each atom gains for a row that is surely in the group, (n_groups, n_atoms)."""
-        # Columns of t for sure rows: 1, less 1 / p_s in the group's own place.
-        imbalance = 1.0 - np.diag(1.0 / self.group_prior)
+        # Columns of t for sure rows: 1 / P(z) in the group's stratum, less 1 / p_s in its own place.
+        strata = np.zeros(len(self.groups), np.int64) if self.strata is None else self.strata
+        shares = 1.0 if self.strata is None else stratum_sums(self.group_prior, strata)
+        imbalance = (strata[:, None] == strata) / shares - np.diag(1.0 / self.group_prior)
         gained = imbalance @ self.tilt.T
         centred: FloatArray = gained - gained.mean(axis=1, keepdims=True)
         return centred

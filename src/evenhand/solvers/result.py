@@ -13,12 +13,13 @@ class Status(Enum):
     BUDGET_SPENT = "The whole budget of stochastic gradients was used, as planned."
     MAX_ITER = "The iterations ran out before the tolerance was met: raise max_iter or tol."
     STALLED = "No step improves the objective in floating point any more: raise tol or lower beta."
+    STREAMING = "The stream goes on: this is the policy that its rows so far have led to."
     STOPPED = "The callback or an interrupt asked to stop: the last iterate is kept."
 
     @property
     def success(self) -> bool:
         """Whether the solver did all that it was asked."""
-        return self in (Status.CONVERGED, Status.BUDGET_SPENT)
+        return self in (Status.CONVERGED, Status.BUDGET_SPENT, Status.STREAMING)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

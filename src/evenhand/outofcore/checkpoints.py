@@ -1,0 +1,117 @@
+"""Checkpoints: a stream's model and its place in the table, in one model file that is always whole."""
+
+import os
+from collections.abc import Iterable
+from copy import copy
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from evenhand._atomic import remove_leftovers
+from evenhand.io import ModelFileError, load, save
+from evenhand.outofcore.rows import Model
+from evenhand.postprocessor import ParityPostprocessor
+
+SECONDS = 60.0  # between checkpoints, where nothing is said
+
+_PLACE = "table_position_"  # the attribute of the model that says how much of the table it has seen
+
+# parameters of estimators that say which parity is asked for
+_NOTION = ("criterion", "pos_label", "cost_matrix", "aware", "attributes", "conditional_on")
+
+
+class Checkpoints:
+    """Where and when the model of a stream is saved; without a path, never.
+
+    A checkpoint is a model file like any other: `evenhand.load` opens it, and it predicts.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None,
+        every_rows: int | None,
+        every_seconds: float | None,
+    ) -> None:
+        for name, value in (("every_rows", every_rows), ("every_seconds", every_seconds)):
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} must be positive: got {value!r}.")
+            if value is not None and path is None:
+                raise ValueError(
+                    f"{name} says when to save a checkpoint, but there is none: pass checkpoint=."
+                )
+        self.path = None if path is None else Path(path)
+        self._every_rows = every_rows
+        self._every_seconds = SECONDS if every_rows is None and every_seconds is None else every_seconds
+        self._last_time = monotonic()
+        self._last_row: int | None = None  # until the first one
+
+    def restore(self, model: Model, *, resume: bool, trusted: Iterable[str]) -> int:
+        """Make `model` that of the checkpoint, where there is one to resume; the row to go on from."""
+        if resume and self.path is None:
+            raise ValueError("resume=True needs the file to resume from: pass checkpoint=.")
+        if self.path is not None and resume:
+            remove_leftovers(self.path)
+        if self.path is None or not self.path.exists():
+            model.__dict__.pop(_PLACE, None)  # in another table
+            return 0
+        if not resume:
+            raise FileExistsError(
+                f"{self.path} holds a checkpoint already. Go on from it with resume=True, or remove it first."
+            )
+        saved = load(self.path, trusted=trusted)
+        place = vars(saved).get(_PLACE)
+        streamed = hasattr(getattr(saved, "postprocessor_", saved), "stream_")  # a fit ends a stream
+        if type(place) is not int or place < 0 or not streamed:
+            raise ModelFileError(f"{self.path} is a model, but no checkpoint: it has no place in a table.")
+        _require_same_settings(model, saved)
+        model.__dict__.update(_fitted(saved))
+        self._last_row = place
+        return place
+
+    def save_if_due(self, model: Model, row: int) -> None:
+        """Save where enough rows or seconds have gone by."""
+        n_rows = row - (self._last_row or 0)
+        by_rows = self._every_rows is not None and n_rows >= self._every_rows
+        by_time = self._every_seconds is not None and monotonic() - self._last_time >= self._every_seconds
+        if by_rows or by_time:
+            self.save(model, row)
+
+    def save(self, model: Model, row: int) -> None:
+        """Save now, unless that has been done."""
+        if self.path is None or row == self._last_row:
+            return
+        save(model, self.path)
+        self._last_row, self._last_time = row, monotonic()
+
+
+def advance(model: Model, row: int, *arguments: Any, **keywords: Any) -> None:
+    """Give rows to `partial_fit` and note the place, both at once: an interrupt finds both or neither."""
+    after = copy(model)
+    after.partial_fit(*arguments, **keywords)
+    setattr(after, _PLACE, row)
+    model.__dict__.update(vars(after))
+
+
+def place_of(model: Model) -> int:
+    """How many rows of its table the model has seen."""
+    return int(vars(model).get(_PLACE, 0))
+
+
+def _fitted(model: Model) -> dict[str, Any]:
+    params = model.get_params(deep=False)
+    return {name: value for name, value in vars(model).items() if name not in params}
+
+
+def _require_same_settings(model: Model, saved: Any) -> None:
+    """Refuse a checkpoint of another model: what it has learned is not about this one's settings."""
+    if type(saved) is not type(model):
+        raise ValueError(
+            f"The checkpoint holds a {type(saved).__name__}, but the model is a {type(model).__name__}."
+        )
+    given, kept = model.get_params(deep=False), saved.get_params(deep=False)
+    for name in (*ParityPostprocessor().get_params(), *_NOTION):
+        if name in given and repr(given[name]) != repr(kept[name]):
+            raise ValueError(
+                f"The checkpoint was made with {name}={kept[name]!r}, but the model has {name}="
+                f"{given[name]!r}. Resume with the same settings, or start a checkpoint of its own."
+            )

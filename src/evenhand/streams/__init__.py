@@ -1,0 +1,19 @@
+"""Streams: rows that come in chunks, each used once and forgotten (`partial_fit`)."""
+
+from evenhand.streams.moments import Moments
+from evenhand.streams.monitor import FALSE_ALARM_ROWS, Drift, Monitor
+from evenhand.streams.partial import OnDrift, PartialFit
+from evenhand.streams.state import BLOCK_ROWS, Record, Standing, Stream
+
+__all__ = [
+    "BLOCK_ROWS",
+    "FALSE_ALARM_ROWS",
+    "Drift",
+    "Moments",
+    "Monitor",
+    "OnDrift",
+    "PartialFit",
+    "Record",
+    "Standing",
+    "Stream",
+]
