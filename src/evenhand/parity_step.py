@@ -1,17 +1,21 @@
 """What the parity step is made of: input in, atoms, and a certificate in the user's units."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from evenhand._typing import FloatArray
 from evenhand._validation import Labels, Rows, check_rows, check_strata, column_labels
 from evenhand.certificates import Certificate, Measures, certify
 from evenhand.costs import Cost, CostMatrix, Squared
+from evenhand.exceptions import ConvergenceWarning
 from evenhand.policy import SoftmaxPolicy
 from evenhand.problem import DualProblem
-from evenhand.solvers import SolverResult
+from evenhand.solvers import Auto, Callback, Solver, SolverResult, run
 from evenhand.support import Support, make_class_support, make_support
 
+FAR_FROM_PARITY = 0.01  # violation beyond epsilon at which a spent budget is worth a warning
 RISKS = ("risk", "entropic_risk", "lower_bound", "smoothed_gap", "smoothing_cost", "risk_bound")
 
 
@@ -40,6 +44,20 @@ def choose_support(atoms: Any, bounds: Any, rows: Rows, cost: Cost) -> Support:
     if isinstance(cost, CostMatrix):
         return make_class_support(atoms, cost.matrix.shape[1])
     return make_support(atoms, bounds, rows.scores, rows.weights)
+
+
+def solve(
+    solver: Solver[Any] | Auto, problem: DualProblem, start: FloatArray | None, callback: Callback | None
+) -> SolverResult:
+    """What the solver comes to, with a warning where that is far from parity."""
+    result = run(solver, problem, start=start, callback=callback)
+    excess = float((problem.parity.norm.value(result.violation) - problem.slack).max())
+    if not result.status.success or excess > FAR_FROM_PARITY:
+        message = f"Solver {result.solver!r} stopped after {result.n_iter} iterations. {result.message}"
+        if result.status.success:
+            message += f" The violation is {excess:.2g} above epsilon: raise max_iter."
+        warnings.warn(message, ConvergenceWarning, stacklevel=4)
+    return result
 
 
 def certify_in_units(

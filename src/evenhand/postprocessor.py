@@ -1,6 +1,5 @@
 """ParityPostprocessor: scores and group probabilities in, a policy at parity out."""
 
-import warnings
 from typing import Any, Self
 
 from sklearn.base import BaseEstimator, clone
@@ -19,18 +18,15 @@ from evenhand._validation import (
 from evenhand.certificates import Certificate
 from evenhand.costs import Cost, make_cost
 from evenhand.draws import HashArray, RandomState, choose_uniforms, key_from, uniforms_from_rows
-from evenhand.exceptions import ConvergenceWarning
 from evenhand.feasibility import resolve_prior
 from evenhand.parity import make_parity
-from evenhand.parity_step import FrontierRows, certify_in_units, choose_support, read_rows
+from evenhand.parity_step import FrontierRows, certify_in_units, choose_support, read_rows, solve
 from evenhand.policy import SoftmaxPolicy
 from evenhand.problem import DualProblem
 from evenhand.selection import Selection, is_cv, select
-from evenhand.solvers import Auto, Callback, Solver, SolverResult, make_solver, run
+from evenhand.solvers import Callback, SolverResult, make_solver
 from evenhand.streams import PartialFit
 from evenhand.support import Support, automatic_beta, check_beta, uniform_support, warn_of_clipping
-
-FAR_FROM_PARITY = 0.01  # violation beyond epsilon at which a spent budget is worth a warning
 
 
 class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
@@ -228,7 +224,7 @@ class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
         n_clipped = support.count_outside(rows.scores)
         self._report_clipping(support, n_clipped, len(rows.scores))
         problem, prior = self._problem(rows, support, cost, epsilon, beta, group_prior)
-        result = self._solve(solver, problem, self._start(problem, rows), callback)
+        result = solve(solver, problem, self._start(problem, rows), callback)
         tilt = problem.parity.operator.adjoint(result.multipliers)
         policy = SoftmaxPolicy(support, prior, tilt, beta, rows.strata, cost)
         others = {"n_clipped_": n_clipped, "draw_key_": key, **selected}
@@ -380,22 +376,6 @@ class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
             costs=(cost.model(support), cost.rows(support, rows.scores)),
         )
         return problem, prior
-
-    def _solve(
-        self,
-        solver: Solver[Any] | Auto,
-        problem: DualProblem,
-        start: FloatArray | None,
-        callback: Callback | None,
-    ) -> SolverResult:
-        result = run(solver, problem, start=start, callback=callback)
-        excess = float((problem.parity.norm.value(result.violation) - problem.slack).max())
-        if not result.status.success or excess > FAR_FROM_PARITY:
-            message = f"Solver {result.solver!r} stopped after {result.n_iter} iterations. {result.message}"
-            if result.status.success:
-                message += f" The violation is {excess:.2g} above epsilon: raise max_iter."
-            warnings.warn(message, ConvergenceWarning, stacklevel=4)
-        return result
 
     def _start(self, problem: DualProblem, rows: Rows) -> FloatArray | None:
         """The last multipliers, where a warm start is asked for and they fit."""

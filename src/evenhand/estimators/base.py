@@ -14,6 +14,7 @@ from evenhand._typing import AnyArray, FloatArray
 from evenhand._validation import Labels, as_floats, check_group_proba, check_rows, check_weights
 from evenhand.certificates import Certificate
 from evenhand.draws import RandomState, choose_uniforms, uniforms_from_table
+from evenhand.estimators.following import FollowsRows
 from evenhand.estimators.group_model import GroupModel, fit_group_models, restore_models
 from evenhand.estimators.groups import Groups, encode_groups
 from evenhand.estimators.learning import (
@@ -45,12 +46,11 @@ from evenhand.estimators.nuisances import (
 )
 from evenhand.parity_step import FrontierRows
 from evenhand.postprocessor import ParityPostprocessor
-from evenhand.streams import OnDrift
 
 SMALL_GROUPS = ("error", "merge")
 
 
-class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[misc]
+class ParityEstimator(FollowsRows, MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """Base of the estimators; a subclass says how rows are scored and which post-processor serves it."""
 
     # Groups are for fit; an aware model asks for them elsewhere with set_predict_request, set_score_request.
@@ -152,51 +152,6 @@ class ParityEstimator(MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[m
         postprocessor = self._postprocessor(learned.notion)._fit_rows(learned.rows)
         validate_data(self, X, skip_check_array=True)  # notes the features' names and number
         return self._install(learned, postprocessor)
-
-    def partial_fit(
-        self,
-        X_unlabeled: Any,
-        y: Any = None,
-        *,
-        sensitive_features: Any = None,
-        half_life: float | None = None,
-        on_drift: OnDrift | None = None,
-    ) -> Self:
-        """Go on with the parity step on more rows without labels, each used once and forgotten.
-
-        After `fit`, whose rows count as the first ones of the stream; the models of the outcome and of the
-        group stay as they are. A call that raises leaves the model as it was. Any chunking of the same rows
-        gives the same model: the scores of most models differ in their last bits with the size of the
-        batch, so they are rounded to 2^-24 of half the grid's width, and probabilities to 2^-24.
-
-        Parameters
-        ----------
-        X_unlabeled : array, data frame or sparse matrix of shape (n_rows, n_features)
-        y : None
-            Not looked at: scikit-learn's convention has it there.
-        sensitive_features : array of shape (n_rows,), default=None
-            Only for `aware` models, which need it.
-        half_life : float, default=None
-            Rows after which a row counts for half; None forgets nothing.
-        on_drift : callable, default=None
-            Called with a `Drift` where the rows are found to have changed, instead of a `DriftWarning`.
-        """
-        scores, group_proba = self._nuisances(X_unlabeled, sensitive_features)
-        step = copy(self.postprocessor_)
-        alarms = step._take_rows(scores, group_proba, half_life, quiet=on_drift is not None)
-        self._install_step(step)
-        for alarm in alarms:
-            assert on_drift is not None  # else they were warnings
-            on_drift(alarm)
-        return self
-
-    def _install_step(self, step: ParityPostprocessor) -> None:
-        """Go on with another parity step behind the same models, all at once."""
-        self.__dict__.update(
-            postprocessor_=step,
-            certificate_=replace(step.certificate_, calibration=self.certificate_.calibration),
-            n_iter_=max(1, step.result_.n_iter),
-        )
 
     def predict(
         self, X: Any, *, sensitive_features: Any = None, random_state: RandomState = None, ids: Any = None

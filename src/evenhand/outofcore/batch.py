@@ -18,7 +18,7 @@ from evenhand.outofcore.rows import Model, TableReader, make_reader, read_weight
 from evenhand.outofcore.sources import blaming, count_rows
 from evenhand.outofcore.spool import BLOCK_ROWS, Spool
 from evenhand.parity import make_parity
-from evenhand.parity_step import choose_support
+from evenhand.parity_step import choose_support, solve
 from evenhand.postprocessor import ParityPostprocessor
 from evenhand.problem import DualProblem
 from evenhand.selection import is_cv
@@ -186,7 +186,7 @@ def _fit_mapped(step: ParityPostprocessor, spool: Spool, callback: Callback) -> 
     selected = {name: value for name, value in vars(start).items() if name == "selection_"}
     with spool.mapped(make_problem) as problem:
         step._report_clipping(support, n_clipped, spool.n_rows)
-        result = step._solve(solver, problem, start.multipliers_, callback)
+        result = solve(solver, problem, start.multipliers_, callback)
         tilt = problem.parity.operator.adjoint(result.multipliers)
         policy = replace(start.policy_, group_prior=prior, tilt=tilt)
         others = {"n_clipped_": n_clipped, "draw_key_": key, **selected}
