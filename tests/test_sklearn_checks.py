@@ -37,6 +37,9 @@ class SelfGroupedClassifier(ParityClassifier):
     def fit(self, X, y, sample_weight=None):
         return super().fit(X, y, sensitive_features=halves(X), sample_weight=sample_weight)
 
+    def partial_fit(self, X, y, classes=None):
+        return super().partial_fit(X, y) if hasattr(self, "postprocessor_") else self.fit(X, y)
+
 
 def halves(X):
     """Which rows are in the upper half by their first feature; every second row where that cannot be said."""
