@@ -1,5 +1,6 @@
 """Fixtures that every test may use."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,12 @@ def data_home():
         load_communities()
     except FileNotFoundError as error:
         pytest.skip(f"the paper's data sets are not here: {error}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interrupts():
+    """Ctrl-C interrupts, even in a run that a shell started in the background, where it is ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
