@@ -57,11 +57,15 @@ class Audit:
     @property
     def verdict(self) -> str:
         """One sentence for each group, the largest KS distance first, and what changed from the baseline."""
-        order = np.argsort(-self.measures["ks"].estimate, kind="stable")
-        lines = [self._sentence(int(group)) for group in order]
-        if self.baseline is not None:
-            lines.append(self._comparison())
-        return "\n".join(lines)
+        return "\n".join(self.sentences())
+
+    def sentences(self, metric: str = "ks") -> list[str]:
+        """The verdict by any of the distances, line by line."""
+        order = np.argsort(-self.measures[metric].estimate, kind="stable")
+        lines = [self._sentence(int(group), metric) for group in order]
+        if self.baseline is not None and metric in self.baseline:
+            lines.append(self._comparison(metric))
+        return lines
 
     def __str__(self) -> str:
         return f"Audit of {self.n_rows} rows in {len(self.groups)} groups\n{self.verdict}"
@@ -136,25 +140,25 @@ class Audit:
                 )
         return rows
 
-    def _sentence(self, group: int) -> str:
-        ks, floor = self.measures["ks"], self.floors["ks"]
-        estimate = ks.estimate[group]
-        if ks.low[group] > 0:
+    def _sentence(self, group: int, metric: str) -> str:
+        found, floor = self.measures[metric], self.floors[metric]
+        estimate = found.estimate[group]
+        if found.low[group] > 0:
             judged = "an imbalance beyond what chance explains"
         elif estimate > floor.high[group]:
             judged = "more than chance usually shows, but the interval reaches parity: more rows would tell"
         else:
             judged = "chance alone can show as much"
         return (
-            f"KS for group {self.groups[group]} is {_short(estimate)}, {100 * self.level:g} % interval "
-            f"[{_short(ks.low[group])}, {_short(ks.high[group])}]; a perfectly equal model would show about "
-            f"{_short(floor.mean[group])} at this size: {judged}."
+            f"{NAMES[metric]} for group {self.groups[group]} is {_short(estimate)}, {100 * self.level:g} % "
+            f"interval [{_short(found.low[group])}, {_short(found.high[group])}]; a perfectly equal model "
+            f"would show about {_short(floor.mean[group])} at this size: {judged}."
         )
 
-    def _comparison(self) -> str:
+    def _comparison(self, metric: str) -> str:
         assert self.baseline is not None
-        now, before = self.measures["ks"].estimate.max(), self.baseline["ks"].max()
-        text = f"The largest KS is {_short(now)}, and {_short(before)} for the baseline"
+        now, before = self.measures[metric].estimate.max(), self.baseline[metric].max()
+        text = f"The largest {NAMES[metric]} is {_short(now)}, and {_short(before)} for the baseline"
         if "risk" in self.measures:
             shares = self.shares / self.shares.sum()
             own, other = shares @ self.measures["risk"].estimate, shares @ self.baseline["risk"]

@@ -107,9 +107,35 @@ def change(before: float, after: float) -> str:
     return f"{number(100 * abs(share), 2)} % {'more' if share >= 0 else 'less'}"
 
 
-def label_text(label: Hashable) -> str:
-    """A group's label, and the parts of one made of several columns."""
+def label_text(label: Hashable, *, within: bool = False) -> str:
+    """A group's label, and the parts of one made of several columns; `(stratum, group)` with `within`.
+
+    >>> label_text(("north", ("F", 7)), within=True)
+    'F, 7 (north)'
+    """
+    if within and isinstance(label, tuple):
+        stratum, group = label
+        return f"{label_text(group)} ({label_text(stratum)})"
     return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+
+
+def within_text(notion: Any) -> str:
+    """Among whom groups are compared; empty where it is among all.
+
+    `notion` is the `notion_` of a fitted model.
+    """
+    if notion.is_plain:
+        return ""
+    parts = []
+    if notion.separate:
+        parts.append(f"for each of {', '.join(map(str, notion.names))} on its own")
+    if notion.factors is not None:
+        parts.append("among rows with the same value of the given factor")
+    if notion.outcomes is not None:
+        every = len(notion.outcomes) == len(notion.classes or ())
+        which = "same true class" if every else f"true class {', '.join(map(str, notion.outcomes))}"
+        parts.append(f"among rows of the {which}")
+    return ", ".join(parts)
 
 
 def named(name: str, most: int = 40) -> str:
