@@ -132,7 +132,17 @@ BAD = {
         "names yes, which is no group. The groups are: no, yes, no / A",
     ),
     "a class that the model has not seen": (
-        ("report", "{}/classes.evenhand", "{}/other.csv", "-y", "hired", "-s", "group", "-o", "{}/out/r.html"),
+        (
+            "report",
+            "{}/classes.evenhand",
+            "{}/other.csv",
+            "-y",
+            "hired",
+            "-s",
+            "group",
+            "-o",
+            "{}/out/r.html",
+        ),
         3,
         "The target holds maybe, which is none of the model's classes: no, yes",
     ),

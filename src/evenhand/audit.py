@@ -26,7 +26,7 @@ from evenhand.metrics.masses import GroupMasses, Membership, Predictions, member
 from evenhand.metrics.resampling import MOST_POINTS, effective_sizes, noise_floor
 
 FEWEST_PER_ATOM = 5  # rows: with fewer, TV and sup count coincidences and not imbalance
-NAMES = {"ks": "KS", "tv": "TV", "w1": "W1", "sup": "Largest atom gap", "mean": "Mean gap"}
+NAMES = {"ks": "KS", "tv": "TV", "w1": "W1", "sup": "Largest gap of one value", "mean": "Mean gap"}
 HEADS = {"risk": "Risk", "average": "Mean", **NAMES}
 
 
@@ -57,15 +57,15 @@ class Audit:
     @property
     def verdict(self) -> str:
         """One sentence for each group, the largest KS distance first, and what changed from the baseline."""
-        return "\n".join(self.sentences())
+        lines = self.sentences()
+        if self.baseline is not None:
+            lines.append(self._comparison())
+        return "\n".join(lines)
 
     def sentences(self, metric: str = "ks") -> list[str]:
-        """The verdict by any of the distances, line by line."""
+        """One sentence for each group by any of the distances, the largest first."""
         order = np.argsort(-self.measures[metric].estimate, kind="stable")
-        lines = [self._sentence(int(group), metric) for group in order]
-        if self.baseline is not None and metric in self.baseline:
-            lines.append(self._comparison(metric))
-        return lines
+        return [self._sentence(int(group), metric) for group in order]
 
     def __str__(self) -> str:
         return f"Audit of {self.n_rows} rows in {len(self.groups)} groups\n{self.verdict}"
@@ -155,10 +155,10 @@ class Audit:
             f"would show about {_short(floor.mean[group])} at this size: {judged}."
         )
 
-    def _comparison(self, metric: str) -> str:
+    def _comparison(self) -> str:
         assert self.baseline is not None
-        now, before = self.measures[metric].estimate.max(), self.baseline[metric].max()
-        text = f"The largest {NAMES[metric]} is {_short(now)}, and {_short(before)} for the baseline"
+        now, before = self.measures["ks"].estimate.max(), self.baseline["ks"].max()
+        text = f"The largest KS is {_short(now)}, and {_short(before)} for the baseline"
         if "risk" in self.measures:
             shares = self.shares / self.shares.sum()
             own, other = shares @ self.measures["risk"].estimate, shares @ self.baseline["risk"]

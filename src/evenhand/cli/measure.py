@@ -50,7 +50,7 @@ class Comparison:
     def show(self, terminal: Terminal) -> None:
         """A row for each group, and the sentence that sums them up."""
         has_risk = "risk" in self.audit.measures
-        short, name = NAMES[self.metric]
+        short = NAMES[self.metric][0]
         head = ["group", "rows", f"{short} before", f"{short} after", "chance"]
         columns = [
             self.audit.groups,
@@ -62,14 +62,20 @@ class Comparison:
             head += ["risk before", "risk after"]
             columns += [of("risk") for of in (self._before, self._after)]
         terminal.table(head, list(zip(*columns, strict=True)))
+        terminal.say(self.summary)
+
+    @property
+    def summary(self) -> str:
+        """The farthest group and the risk, before and after."""
         before, after = self.largest
+        name = NAMES[self.metric][1]
         whom = "everybody of its stratum" if self.within else "everybody"
         text = f"Largest {name} between a group and {whom}: {before:.3f} before, {after:.3f} after."
-        if has_risk:
+        if np.isfinite(self.risk).all():
             was, now = self.risk
             grown = f" ({share(now / was - 1)})" if was > 0 else ""
             text += f" Risk ({self.risk_name}): {was:.4g} before, {now:.4g} after{grown}."
-        terminal.say(text)
+        return text
 
     def to_dict(self) -> dict[str, Any]:
         """The same for machines."""
@@ -117,7 +123,7 @@ def compare(model: Any, rows: LabelledRows) -> Comparison:
         both = row_losses(target, base, None, loss), row_losses(target, predictions, atoms, loss)
         risk = _average(both[0], rows.weights), _average(both[1], rows.weights)
     return Comparison(
-        join(audits, len(rows)), task.metric(model), risk, task.risk, not model.notion_.is_plain
+        join(audits, len(rows)), task.metric(model), risk, task.risk(model), not model.notion_.is_plain
     )
 
 
@@ -171,5 +177,7 @@ def join(parts: Sequence[Audit], n_rows: int) -> Audit:
     }
     baselines = [part.baseline or {} for part in parts]
     baseline = {name: together([each[name] for each in baselines]) for name in baselines[0]}
-    sizes, shares = together([part.sizes for part in parts]), together([part.shares for part in parts])
+    sizes = together([part.sizes for part in parts])
+    shares = together([part.shares * part.n_rows for part in parts])
+    shares /= shares.sum()
     return Audit(groups, n_rows, sizes, shares, first.level, measures, floors, baseline or None)

@@ -13,7 +13,8 @@ from evenhand.cli.columns import as_classes, as_numbers, find_column, find_kind
 from evenhand.cli.errors import DataError, UsageError, one_of, plain
 from evenhand.estimators.nuisances import class_codes, default_classifier, default_regressor
 from evenhand.metrics.losses import Loss
-from evenhand.reporting.measure import METRIC_OF
+from evenhand.reporting.measure import METRIC_OF, counts_errors
+from evenhand.reporting.words import ERROR_RATE
 
 AUTO = "auto"
 MOST_CLASSES = 20  # that a column of text is taken for; beyond, it is more likely numbers with a slip
@@ -46,7 +47,7 @@ class Task:
     target: Callable[[Any, AnyArray], FloatArray]  # model, outcomes -> numbers to be measured
     base: Callable[[Any, Any], FloatArray]  # model, X -> what would be predicted without the parity step
     loss: Callable[[Any], Loss]
-    risk: str  # what the average loss is called
+    risk: Callable[[Any], str]  # what the average loss is called
     metric: Callable[[Any], str]  # the distance that its parity is measured in
     path_metric: str  # and that of a frontier
 
@@ -87,6 +88,10 @@ def _class_loss(model: Any) -> Loss:
         return costs
 
     return loss
+
+
+def _class_risk(model: Any) -> str:
+    return ERROR_RATE.lower() if counts_errors(model.postprocessor_.policy_) else "expected cost"
 
 
 def _class_metric(model: Any) -> str:
@@ -130,7 +135,7 @@ TASKS = {
         target=_as_given,
         base=_scores,
         loss=_squared,
-        risk="mean squared error",
+        risk=lambda model: "mean squared error",
         metric=_number_metric,
         path_metric="ks",
     ),
@@ -144,7 +149,7 @@ TASKS = {
         target=_codes,
         base=_cheapest,
         loss=_class_loss,
-        risk="expected cost, one for each wrong decision unless a cost matrix says else",
+        risk=_class_risk,
         metric=_class_metric,
         path_metric="tv",
     ),

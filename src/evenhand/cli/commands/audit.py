@@ -73,8 +73,10 @@ def audit(
         rows = rows_for(loaded, read_table(source), parts, terminal)
         with terminal.working("Measuring"):
             compared = compare(loaded, rows)
-            found, metric = compared.audit, compared.metric
+        found, metric = compared.audit, compared.metric
     show(found, metric, terminal)
+    if model is not None:
+        terminal.say(compared.summary)
     if output is not None:
         write_frame(found.frame("pyarrow"), output)
     terminal.result({"command": "audit", "metric": metric, **found.to_dict()})
