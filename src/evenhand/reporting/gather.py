@@ -148,7 +148,7 @@ def _asked(model: Any, postprocessor: ParityPostprocessor, rows: ReportRows) -> 
         has_target=rows.target is not None,
         error=_error_name(postprocessor, rows),
         classes=hasattr(model, "classes_"),
-        within=within_text(model.notion_) if rows.within else "",
+        within=within_text(model) if rows.within else "",
     )
 
 

@@ -126,18 +126,18 @@ def label_text(label: Hashable, *, within: bool = False) -> str:
     return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
-def within_text(notion: Any) -> str:
-    """Among whom groups are compared; empty where it is among all.
-
-    `notion` is the `notion_` of a fitted model.
-    """
+def within_text(model: Any) -> str:
+    """Among whom a fitted model compares groups; empty where it is among all."""
+    notion = model.notion_
     if notion.is_plain:
         return ""
     parts = []
     if notion.separate:
         parts.append(f"for each of {', '.join(map(str, notion.names))} on its own")
     if notion.factors is not None:
-        parts.append("among rows with the same value of the given factor")
+        given = model.conditional_on
+        names = given if isinstance(given, list | tuple) else [given]
+        parts.append(f"among rows with the same value of {', '.join(map(str, names))}")
     if notion.outcomes is not None:
         every = len(notion.outcomes) == len(notion.classes or ())
         which = SAME_CLASS if every else f"true class {', '.join(map(str, notion.outcomes))}"

@@ -68,7 +68,7 @@ def describe(model: Any) -> dict[str, Any]:
         "high": high,
         "classes": classes or None,
         "predicts": values,
-        "within": within_text(model.notion_),
+        "within": within_text(model),
         "beta": float(step.beta_),
         "shares": step.group_prior_.tolist(),
         "features": model_kinds(model) or dict.fromkeys(names, "as in the fit"),
