@@ -8,7 +8,7 @@ import numpy as np
 
 from evenhand._typing import AnyArray, IntArray
 from evenhand.audit import Audit, Floor, audit
-from evenhand.cli.models import match_rows, predict_all
+from evenhand.cli.models import predict_all
 from evenhand.cli.rows import LabelledRows
 from evenhand.cli.tasks import task_of
 from evenhand.cli.terminal import Terminal, share
@@ -108,8 +108,8 @@ class Comparison:
 
 
 def compare(model: Any, rows: LabelledRows) -> Comparison:
-    """Measure a fitted model, and what it would be without the parity step, on labelled rows."""
-    rows, task = match_rows(model, rows), task_of(model)
+    """Measure a fitted model, and what it would be without the parity step, on rows with its labels."""
+    task = task_of(model)
     predictions, atoms = predict_all(model, rows.X)
     target = None if rows.y is None else task.target(model, rows.y)
     base, loss = task.base(model, rows.X), task.loss(model)

@@ -101,11 +101,12 @@ def model_kinds(model: Any) -> dict[str, str] | None:
 
 def match_rows(model: Any, rows: LabelledRows) -> LabelledRows:
     """The rows with the labels that the model knows its groups and classes by, which may be numbers."""
-    groups = {
-        name: rows.groups[name].replace(_by_text(labels))
-        for name, labels in zip(rows.groups, model.notion_.groups, strict=False)
-    }
-    matched = replace(rows, groups=rows.groups.assign(**groups))
+    groups = rows.groups.copy()
+    for name, labels in zip(groups, model.notion_.groups, strict=False):
+        other = {text: label for text, label in _by_text(labels).items() if text != label}
+        if other:
+            groups[name] = groups[name].replace(other)
+    matched = replace(rows, groups=groups)
     if rows.y is None or not hasattr(model, "classes_"):
         return matched
     known = _by_text(model.classes_.tolist())
