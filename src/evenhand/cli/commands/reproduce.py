@@ -17,7 +17,7 @@ def reproduce(
         str, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for frames, figures and the page.")
     ] = "evenhand-paper",
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer splits and tolerances: minutes instead of an hour.")
+        bool, typer.Option("--quick", help="Fewer splits and tolerances: about a fifth of the time.")
     ] = False,
     only: Annotated[
         list[str] | None,
