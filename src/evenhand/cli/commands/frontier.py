@@ -100,19 +100,22 @@ def frontier(
     if prepared.test is None:
         raise UsageError("frontier measures on held-out rows: set --holdout above 0.")
     path = trace(prepared, epsilons, terminal)
+    finish(path, prepared.task.path_metric, output, plot, terminal)
+    return ExitCode.OK
+
+
+def finish(path: Frontier, metric: str, output: str | None, plot: str | None, terminal: Terminal) -> None:
+    """Write what is to be written, then tell."""
     if output is not None:
         write_frame(path.frame("pyarrow"), output)
     if plot is not None:
         draw(path, plot)
-    metric = prepared.task.path_metric
     show(path, metric, terminal)
     for written in (output, plot):
         if written is not None:
             terminal.say(written)
-    terminal.result(
-        {"command": "frontier", "base": _base(path, metric), "points": path.frame("pyarrow").to_pylist()}
-    )
-    return ExitCode.OK
+    points = path.frame("pyarrow").to_pylist()
+    terminal.result({"command": "frontier", "base": _base(path, metric), "points": points})
 
 
 def trace(prepared: Prepared, epsilons: list[float], terminal: Terminal) -> Frontier:
