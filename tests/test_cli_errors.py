@@ -121,6 +121,11 @@ BAD = {
         "no column town",
     ),
     "a factor with too many values": (fit("rows.csv", "--conditional-on", "size"), 3, "min_group_size"),
+    "a small group within a stratum": (
+        fit_classes("--criterion", "equalized_odds", "--min-group-size", "90"),
+        3,
+        "in stratum",
+    ),
     "costs of other classes": (
         fit_classes("--cost-matrix", "{}/costs.csv"),
         2,

@@ -110,7 +110,7 @@ class Comparison:
 def compare(model: Any, rows: LabelledRows) -> Comparison:
     """Measure a fitted model, and what it would be without the parity step, on rows with its labels."""
     task = task_of(model)
-    predictions, atoms = predict_all(model, rows.X)
+    predictions, atoms = predict_all(model, rows.X), model.postprocessor_.atoms_
     target = None if rows.y is None else task.target(model, rows.y)
     base, loss = task.base(model, rows.X), task.loss(model)
     audits = []
@@ -120,7 +120,7 @@ def compare(model: Any, rows: LabelledRows) -> Comparison:
         audits.append(audit(predictions[inside], labels, atoms=atoms, loss=loss, n_boot=N_DRAWS, **some))
     risk = (np.nan, np.nan)
     if target is not None:
-        both = row_losses(target, base, None, loss), row_losses(target, predictions, atoms, loss)
+        both = row_losses(target, base, atoms, loss), row_losses(target, predictions, atoms, loss)
         risk = _average(both[0], rows.weights), _average(both[1], rows.weights)
     return Comparison(
         join(audits, len(rows)), task.metric(model), risk, task.risk(model), not model.notion_.is_plain

@@ -132,12 +132,11 @@ def label_cell(label: Any) -> str:
     return f"{label:.15g}" if isinstance(label, float) else str(label)
 
 
-def predict_all(model: Any, X: Any) -> tuple[Any, Any]:
-    """Distributions with their atoms, or one draw for each row where these would not fit in memory."""
-    atoms = model.postprocessor_.atoms_
-    if len(X) * len(atoms) > MOST_ENTRIES:
-        return task_of(model).target(model, model.predict(X)), None
-    return model.predict_pmf(X), atoms
+def predict_all(model: Any, X: Any) -> Any:
+    """Distributions over the atoms, or one draw for each row where these would not fit in memory."""
+    if len(X) * len(model.postprocessor_.atoms_) > MOST_ENTRIES:
+        return task_of(model).target(model, model.predict(X))
+    return model.predict_pmf(X)
 
 
 def feature_names(model: Any) -> list[str]:

@@ -78,8 +78,10 @@ def prepare(asked: Learning, terminal: Terminal) -> Prepared:
     for each in filter(None, (note, *notes)):
         terminal.note(each)
     rows = check_groups(rows, asked.min_group_size, merge=asked.merge_small)
-    # the limit has been checked on all the rows, of which each fold sees a share
-    settings = {"parity": task.parity, **asked.settings, "min_group_size": 1}
+    # Groups have been checked on all the rows; within strata the model checks them, on those that are left.
+    within = "conditional_on" in asked.settings or "criterion" in asked.settings
+    smallest = max(1, int(asked.min_group_size * (1.0 - held_out))) if within else 1
+    settings = {"parity": task.parity, **asked.settings, "min_group_size": smallest}
     make_model(task, kinds, **settings)  # refuses what is not for the task
     model = make_model(task, kinds, **settle(settings, task, rows))
     fit, test = split(rows, held_out)

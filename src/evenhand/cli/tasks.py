@@ -73,11 +73,14 @@ def _codes(model: Any, outcomes: AnyArray) -> FloatArray:
 
 
 def _cheapest(model: Any, X: Any) -> FloatArray:
-    """The place of the class with the smallest expected cost."""
+    """The class with the smallest expected cost, as zeros and ones, (n_rows, n_classes).
+
+    A pmf has all distances, in however small a stratum.
+    """
     proba = model._nuisances(X, None)[0]
     table = model.postprocessor_.policy_.cost.table(proba, model.postprocessor_.atoms_)
-    places: FloatArray = table.argmin(axis=1).astype(np.float64)
-    return places
+    chosen: FloatArray = np.eye(table.shape[1])[table.argmin(axis=1)]
+    return chosen
 
 
 def _class_loss(model: Any) -> Loss:
