@@ -29,6 +29,13 @@ def make_table(n_rows=400, n_groups=2, seed=0):
     )
 
 
+def make_classes(n_rows=400, n_groups=2, seed=0):
+    """The same table, with a decision in place of the outcome."""
+    table = make_table(n_rows, n_groups, seed)
+    hired = np.where(table["outcome"].to_numpy() > 0.2, "yes", "no")
+    return table.set_column(6, "hired", pa.array(hired))
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How a command ended."""

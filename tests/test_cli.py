@@ -1,5 +1,6 @@
 """The command line, from a table to a model, scored rows and a page."""
 
+import contextlib
 import csv
 import gzip
 import io
@@ -231,18 +232,38 @@ def test_a_model_made_in_python_serves_too(run, folder, tmp_path):
     assert outcome.facts["groups"] == ["0", "1"]
 
 
-def test_reproduce_hands_its_options_on(run, monkeypatch, tmp_path):
-    called = {}
+def test_reproduce_computes_what_is_asked_for_and_says_where_the_page_is(run, tmp_path):
+    asked = ("reproduce", "--out", tmp_path, "--quick", "--only", "synthetic", "-j", 1)
+    told = run(*asked)
+    assert told.code == 0
+    page = tmp_path / "reproduction.md"
+    assert told.out.strip() == str(page)
+    assert (tmp_path / "results" / "reproduction-synthetic.csv").exists()
+    assert "![" in page.read_text()
+    cells = {path: path.stat().st_mtime_ns for path in (tmp_path / ".cells").iterdir()}
+    assert run(*asked, "--json").facts == {
+        "command": "reproduce",
+        "out": str(tmp_path),
+        "page": str(page),
+        "studies": ["synthetic"],
+    }
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / ".cells").iterdir()} == cells
 
-    def reproduce(out, **options):
-        options.pop("progress")("figures", 1, 2)
+
+def test_reproduce_hands_its_options_on_and_tells_how_far_it_is(monkeypatch):
+    called, heard = {}, []
+
+    def reproduce(out, *, progress, **options):
+        progress(3, 12, "a cell")
         called.update(out=out, **options)
-        return ["figure-1.png"]
+        return "page"
 
-    monkeypatch.setattr("evenhand.experiments.reproduce", reproduce, raising=False)
-    facts = run("reproduce", "--out", tmp_path, "--quick", "--only", "figure-1", "-j", 2, "--json").facts
-    assert called == {"out": str(tmp_path), "quick": True, "only": ["figure-1"], "n_jobs": 2}
-    assert facts["made"] == ["figure-1.png"]
+    monkeypatch.setattr("evenhand.experiments.reproduce", reproduce)
+    with listening(lambda *told: heard.append(told)):
+        monkeypatch.setattr(terminal.Terminal, "working", lambda *_: contextlib.nullcontext())
+        assert main(["reproduce", "--out", "paper", "--only", "timing", "--jobs", "2"]) == 0
+    assert called == {"out": "paper", "quick": False, "only": ["timing"], "n_jobs": 2}
+    assert heard == [("cells", 3, 12)]
 
 
 def test_bench_compares_the_same_work(run):

@@ -11,9 +11,10 @@ import pytest
 
 from evenhand.cli import main, writing
 from evenhand.cli.writing import write_frame
-from tests.cli_support import files_of, make_table
+from tests.cli_support import files_of, make_classes, make_table
 
 FIT = ("--target", "outcome", "--sensitive", "group", "--id", "id")
+CLASSES = ("--target", "hired", "--sensitive", "group", "--id", "id", "--task", "classification")
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +40,22 @@ def home(tmp_path_factory):
     write_frame(rows.set_column(1, "size", pa.array([np.inf] * 300)), str(folder / "infinite.csv"))
     write_frame(rows.drop_columns(["town"]), str(folder / "less.csv"))
     write_frame(rows.append_column("prediction", rows["size"]), str(folder / "taken.csv"))
+    classes = make_classes(300)
+    write_frame(classes, str(folder / "classes.csv"))
+    made = ["fit", str(folder / "classes.csv"), *CLASSES, "-o", str(folder / "classes.evenhand"), "-q"]
+    assert main(made) == 0
+    other = pa.array(["maybe", *classes["hired"].to_pylist()[1:]])
+    write_frame(classes.set_column(6, "hired", other), str(folder / "other.csv"))
+    (folder / "costs.csv").write_text("true,no,perhaps\nno,0,1\nyes,1,0\n")
     return folder
 
 
 def fit(data="rows.csv", *options):
     return ("fit", f"{{}}/{data}", *FIT, "-o", "{}/out/m.evenhand", *options)
+
+
+def fit_classes(*options):
+    return ("fit", "{}/classes.csv", *CLASSES, "-o", "{}/out/m.evenhand", *options)
 
 
 def predict(data="rows.csv", *options, model="model.evenhand"):
@@ -62,7 +74,16 @@ BAD = {
         2,
         "No column is left",
     ),
-    "text for numbers": (("fit", "{}/rows.csv", "-y", "town", "-s", "group"), 3, "row 1 holds"),
+    "text for numbers": (
+        ("fit", "{}/rows.csv", "-y", "town", "-s", "group", "--task", "regression"),
+        3,
+        "row 1 holds",
+    ),
+    "too many texts for classes": (
+        ("fit", "{}/words.csv", "-y", "size", "-s", "group"),
+        3,
+        "row 201 holds 'large'. It has",
+    ),
     "a group of one row": (fit("lonely.csv"), 3, "Z (1)"),
     "one group": (fit("one.csv"), 3, "parity needs two"),
     "empty file": (fit("empty.csv"), 3, "it is empty"),
@@ -80,6 +101,60 @@ BAD = {
     "bad parity": (fit("rows.csv", "--parity", "equal"), 2, "--parity is one of"),
     "bad task": (fit("rows.csv", "--task", "ranking"), 2, "--task is one of"),
     "bad beta": (fit("rows.csv", "--beta", "hot"), 2, "--beta must be a number"),
+    "bad criterion": (fit("rows.csv", "--criterion", "luck"), 2, "--criterion is one of"),
+    "bad attributes": (fit("rows.csv", "--attributes", "each"), 2, "--attributes is one of"),
+    "a criterion for numbers": (
+        fit("rows.csv", "--criterion", "equalized_odds"),
+        2,
+        "--criterion is not for --task regression",
+    ),
+    "a positive class for nothing": (fit("rows.csv", "--pos-label", "yes"), 2, "--pos-label is for"),
+    "no such class": (
+        fit_classes("--criterion", "equal_opportunity", "--pos-label", "maybe"),
+        2,
+        "--pos-label maybe is no class. The classes are: no, yes",
+    ),
+    "no such factor": (fit("rows.csv", "--conditional-on", "cty"), 3, "no column cty"),
+    "a factor that is not learned from": (
+        fit("rows.csv", "--conditional-on", "town", "--drop", "town"),
+        3,
+        "no column town",
+    ),
+    "a factor with too many values": (fit("rows.csv", "--conditional-on", "size"), 3, "min_group_size"),
+    "a small group within a stratum": (
+        fit_classes("--criterion", "equalized_odds", "--min-group-size", "90"),
+        3,
+        "in stratum",
+    ),
+    "costs of other classes": (
+        fit_classes("--cost-matrix", "{}/costs.csv"),
+        2,
+        "--cost-matrix needs a row and a column for each class, no, yes",
+    ),
+    "epsilon of no stratum": (
+        fit_classes("--criterion", "equalized_odds", "--epsilon", "yes=0.1,perhaps=0.1"),
+        2,
+        "names yes, which is no group. The groups are: no, yes, no / A",
+    ),
+    "a class that the model has not seen": (
+        (
+            "report",
+            "{}/classes.evenhand",
+            "{}/other.csv",
+            "-y",
+            "hired",
+            "-s",
+            "group",
+            "-o",
+            "{}/out/r.html",
+        ),
+        3,
+        "The target holds maybe, which is none of the model's classes: no, yes",
+    ),
+    "kind for numbers": (predict("classes.csv", "--kind", "mean", model="classes.evenhand"), 2, "is one of"),
+    "kind for classes": (predict("rows.csv", "--kind", "proba"), 2, "--kind is one of draw, mean"),
+    "quantile of no level": (predict("rows.csv", "--kind", "quantile:2"), 2, "between 0 and 1"),
+    "no such study": (("reproduce", "--only", "nothing", "-o", "{}/out"), 2, "--only is one of"),
     "two limits": (fit("rows.csv", "--epsilon", "0.1", "--max-risk-increase", "5%"), 2, "exclude each other"),
     "limit out of reach": (fit("rows.csv", "--max-risk-increase", "0"), 4, "Nothing was written"),
     "no such folder": (("fit", "{}/rows.csv", *FIT, "-o", "{}/none/m.evenhand"), 5, "no such folder"),

@@ -11,7 +11,6 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from evenhand.experiments import reproduce, rows
-from evenhand.experiments.__main__ import main
 from evenhand.experiments.analysis import Curves, _matched, curves
 from evenhand.experiments.comparison import compute_comparison
 from evenhand.experiments.frames import (
@@ -238,10 +237,3 @@ def test_a_comparison_on_one_data_set_measures_what_its_names_say(data_home, tmp
 
 def test_the_two_names_of_a_data_set_agree():
     assert set(DATASETS) == set(rows.LOADERS)
-
-
-def test_a_run_from_the_shell_says_where_the_page_is(tmp_path, monkeypatch, capsys):
-    asked = ["evenhand", "--quick", "--only", "synthetic", "--jobs", "1", "--out", str(tmp_path)]
-    monkeypatch.setattr(sys, "argv", asked)
-    main()
-    assert str(tmp_path / "reproduction.md") in capsys.readouterr().err

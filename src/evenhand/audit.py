@@ -26,7 +26,7 @@ from evenhand.metrics.masses import GroupMasses, Membership, Predictions, member
 from evenhand.metrics.resampling import MOST_POINTS, effective_sizes, noise_floor
 
 FEWEST_PER_ATOM = 5  # rows: with fewer, TV and sup count coincidences and not imbalance
-NAMES = {"ks": "KS", "tv": "TV", "w1": "W1", "sup": "Largest atom gap", "mean": "Mean gap"}
+NAMES = {"ks": "KS", "tv": "TV", "w1": "W1", "sup": "Largest gap of one value", "mean": "Mean gap"}
 HEADS = {"risk": "Risk", "average": "Mean", **NAMES}
 
 
@@ -57,11 +57,15 @@ class Audit:
     @property
     def verdict(self) -> str:
         """One sentence for each group, the largest KS distance first, and what changed from the baseline."""
-        order = np.argsort(-self.measures["ks"].estimate, kind="stable")
-        lines = [self._sentence(int(group)) for group in order]
+        lines = self.sentences()
         if self.baseline is not None:
             lines.append(self._comparison())
         return "\n".join(lines)
+
+    def sentences(self, metric: str = "ks") -> list[str]:
+        """One sentence for each group by any of the distances, the largest first."""
+        order = np.argsort(-self.measures[metric].estimate, kind="stable")
+        return [self._sentence(int(group), metric) for group in order]
 
     def __str__(self) -> str:
         return f"Audit of {self.n_rows} rows in {len(self.groups)} groups\n{self.verdict}"
@@ -136,19 +140,19 @@ class Audit:
                 )
         return rows
 
-    def _sentence(self, group: int) -> str:
-        ks, floor = self.measures["ks"], self.floors["ks"]
-        estimate = ks.estimate[group]
-        if ks.low[group] > 0:
+    def _sentence(self, group: int, metric: str) -> str:
+        found, floor = self.measures[metric], self.floors[metric]
+        estimate = found.estimate[group]
+        if found.low[group] > 0:
             judged = "an imbalance beyond what chance explains"
         elif estimate > floor.high[group]:
             judged = "more than chance usually shows, but the interval reaches parity: more rows would tell"
         else:
             judged = "chance alone can show as much"
         return (
-            f"KS for group {self.groups[group]} is {_short(estimate)}, {100 * self.level:g} % interval "
-            f"[{_short(ks.low[group])}, {_short(ks.high[group])}]; a perfectly equal model would show about "
-            f"{_short(floor.mean[group])} at this size: {judged}."
+            f"{NAMES[metric]} for group {self.groups[group]} is {_short(estimate)}, {100 * self.level:g} % "
+            f"interval [{_short(found.low[group])}, {_short(found.high[group])}]; a perfectly equal model "
+            f"would show about {_short(floor.mean[group])} at this size: {judged}."
         )
 
     def _comparison(self) -> str:

@@ -48,6 +48,26 @@ def report(facts, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def decisions():
+    """Facts of a classifier whose groups are compared within the true class."""
+    fit, new = (
+        eh.datasets.make_population(n, n_groups=2, separation=1.5, random_state=n) for n in (1500, 1200)
+    )
+    model = eh.ParityClassifier(criterion="equalized_odds", epsilon=0.03)
+    answers = [np.where(rows.target > 0, "yes", "no") for rows in (fit, new)]
+    model.fit(fit.data, answers[0], sensitive_features=NAMES[fit.sensitive_features])
+    groups = NAMES[new.sensitive_features]
+    return gather(model, new.data, answers[1], sensitive_features=groups, n_tolerances=5)
+
+
+@pytest.fixture(scope="module")
+def classes(decisions, tmp_path_factory):
+    path = tmp_path_factory.mktemp("classes") / "report.html"
+    path.write_text(render_page(decisions), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
     """Sixty groups, some of one row, and names that were chosen to break the page."""
     rng = np.random.default_rng(0)
@@ -269,3 +289,37 @@ def test_without_scripts_the_tables_are_there(report, facts, visit):
     assert page.locator("#group-table tbody tr").count() == len(facts.groups)
     assert number(facts.after.largest_gap) in page.locator(".figures").inner_text()
     assert "need scripts" in page.locator("noscript").inner_text()
+
+
+def test_a_page_of_decisions_has_bars_that_follow_the_slider(classes, decisions, visit):
+    opened = visit(classes)
+    page = opened.page
+    for place in (0, decisions.own, len(decisions.tolerances) - 1):
+        page.evaluate(
+            "at => { const s = document.getElementById('slider'); s.value = at;"
+            " s.dispatchEvent(new Event('input')); }",
+            place,
+        )
+        stage = decisions.tolerances[place]
+        assert number(stage.risk) in page.inner_text("#now")
+        said = page.eval_on_selector_all('#group-table [data-of="gap"]', VALUES)
+        assert [float(value) for value in said] == pytest.approx(stage.gap.tolist())
+        heights = page.eval_on_selector_all(
+            "#after rect.everybody", "bars => bars.map(bar => bar.getBBox().height)"
+        )
+        stratum = decisions.groups[decisions.charted[0]].stratum
+        together = stage.shares[len(decisions.charted) + stratum]
+        assert heights[0] / sum(heights) == pytest.approx(together[0] / together.sum(), abs=0.01)
+    assert opened.complaints == []
+    assert opened.requests == [classes.as_uri()]
+
+
+def test_the_groups_that_a_page_shows_first_are_of_one_stratum(classes, decisions, visit):
+    page = visit(classes).page
+    chosen = page.eval_on_selector_all(
+        "#picker input[type=checkbox]:checked", "boxes => boxes.map(box => Number(box.value))"
+    )
+    assert len({decisions.groups[decisions.charted[curve]].stratum for curve in chosen}) == 1
+    assert len(chosen) == 2
+    assert "Mean prediction" not in page.inner_text("#group-table")
+    assert "among rows of the same true class" in page.inner_text("main")

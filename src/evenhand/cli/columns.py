@@ -92,6 +92,23 @@ def as_texts(table: pa.Table, name: str, first_row: int = 1) -> AnyArray:
     return out
 
 
+def as_classes(table: pa.Table, name: str) -> AnyArray:
+    """Classes as text, None where one is missing; the same cells are the same class in every format."""
+    column = find_column(table, name)
+    if not pa.types.is_boolean(column.type):
+        try:
+            numbers = pc.cast(_without_missing(column), pa.float64())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            pass
+        else:
+            return as_texts(pa.table({name: numbers}), name)
+    texts = as_texts(table, name)
+    lower = [None if text is None else text.lower() for text in texts]
+    if all(text is None or text in TRUE_AND_FALSE for text in lower):
+        texts[:] = lower
+    return texts
+
+
 def as_groups(table: pa.Table, names: Sequence[str]) -> AnyArray:
     """The group of each row as text, None where it is missing; of several columns, their combination."""
     columns = [as_texts(table, name) for name in names]

@@ -1,36 +1,44 @@
-"""What a model does on rows that it has not seen, beside what its scores do."""
+"""What a model does on rows that it has not seen, beside what would be predicted without the parity step."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from evenhand.audit import Audit, audit
-from evenhand.cli.models import base_predictions, match_groups, predict_all
+from evenhand._typing import AnyArray, IntArray
+from evenhand.audit import Audit, Floor, audit
+from evenhand.cli.models import predict_all
 from evenhand.cli.rows import LabelledRows
+from evenhand.cli.tasks import task_of
 from evenhand.cli.terminal import Terminal, share
+from evenhand.metrics.losses import row_losses
+from evenhand.reporting.words import label_text
 
 N_DRAWS = 100  # for the noise floors
+NAMES = {  # of a distance: in the head of a table, and in a sentence
+    "ks": ("KS", "KS distance"),
+    "sup": ("gap", "gap in the chance of a class"),
+    "mean": ("gap", "gap in means"),
+    "tv": ("TV", "total variation distance"),
+    "w1": ("W1", "Wasserstein-1 distance"),
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """An audit of the predictions with the scores as its baseline."""
+    """An audit of the predictions, with what would be predicted without the parity step as its baseline."""
 
     audit: Audit
+    metric: str  # the distance that the model's parity is about
+    risk: tuple[float, float]  # over all rows, before and after; NaN without outcomes
+    risk_name: str
+    within: bool  # groups are compared within strata
 
     @property
     def largest(self) -> tuple[float, float]:
-        """The largest KS distance before and after."""
-        return float(self._before("ks").max()), float(self._after("ks").max())
-
-    @property
-    def risk(self) -> tuple[float, float]:
-        """The risk before and after, over all rows; NaN without outcomes."""
-        if "risk" not in self.audit.measures:
-            return np.nan, np.nan
-        shares = self.audit.shares / self.audit.shares.sum()
-        return float(shares @ self._before("risk")), float(shares @ self._after("risk"))
+        """The largest distance before and after."""
+        return float(self._before(self.metric).max()), float(self._after(self.metric).max())
 
     def _before(self, name: str) -> Any:
         assert self.audit.baseline is not None
@@ -42,27 +50,32 @@ class Comparison:
     def show(self, terminal: Terminal) -> None:
         """A row for each group, and the sentence that sums them up."""
         has_risk = "risk" in self.audit.measures
-        head = ["group", "rows", "KS before", "KS after", "chance"]
+        short = NAMES[self.metric][0]
+        head = ["group", "rows", f"{short} before", f"{short} after", "chance"]
         columns = [
             self.audit.groups,
             [f"{size:.0f}" for size in self.audit.sizes],
-            *([f"{value:.3f}" for value in self._of(part, "ks")] for part in ("before", "after")),
-            [f"{value:.3f}" for value in self.audit.floors["ks"].mean],
+            *([f"{value:.3f}" for value in of(self.metric)] for of in (self._before, self._after)),
+            [f"{value:.3f}" for value in self.audit.floors[self.metric].mean],
         ]
         if has_risk:
             head += ["risk before", "risk after"]
-            columns += [self._of(part, "risk") for part in ("before", "after")]
+            columns += [of("risk") for of in (self._before, self._after)]
         terminal.table(head, list(zip(*columns, strict=True)))
+        terminal.say(self.summary)
+
+    @property
+    def summary(self) -> str:
+        """The farthest group and the risk, before and after."""
         before, after = self.largest
-        text = f"Largest KS distance between a group and everybody: {before:.3f} before, {after:.3f} after."
-        if has_risk:
+        name = NAMES[self.metric][1]
+        whom = "everybody of its stratum" if self.within else "everybody"
+        text = f"Largest {name} between a group and {whom}: {before:.3f} before, {after:.3f} after."
+        if np.isfinite(self.risk).all():
             was, now = self.risk
             grown = f" ({share(now / was - 1)})" if was > 0 else ""
-            text += f" Risk (mean squared error): {was:.4g} before, {now:.4g} after{grown}."
-        terminal.say(text)
-
-    def _of(self, part: str, name: str) -> Any:
-        return self._before(name) if part == "before" else self._after(name)
+            text += f" Risk ({self.risk_name}): {was:.4g} before, {now:.4g} after{grown}."
+        return text
 
     def to_dict(self) -> dict[str, Any]:
         """The same for machines."""
@@ -70,18 +83,19 @@ class Comparison:
             {
                 "group": str(group),
                 "rows": self.audit.sizes[place],
-                "ks_before": self._before("ks")[place],
-                "ks_after": self._after("ks")[place],
-                "ks_by_chance": self.audit.floors["ks"].mean[place],
+                f"{self.metric}_before": self._before(self.metric)[place],
+                f"{self.metric}_after": self._after(self.metric)[place],
+                f"{self.metric}_by_chance": self.audit.floors[self.metric].mean[place],
                 **self._risks(place),
             }
             for place, group in enumerate(self.audit.groups)
         ]
-        (ks_before, ks_after), (risk_before, risk_after) = self.largest, self.risk
+        (before, after), (risk_before, risk_after) = self.largest, self.risk
         return {
             "rows": self.audit.n_rows,
-            "max_ks_before": ks_before,
-            "max_ks_after": ks_after,
+            "metric": self.metric,
+            f"max_{self.metric}_before": before,
+            f"max_{self.metric}_after": after,
             "risk_before": risk_before,
             "risk_after": risk_after,
             "groups": groups,
@@ -94,17 +108,76 @@ class Comparison:
 
 
 def compare(model: Any, rows: LabelledRows) -> Comparison:
-    """Measure a fitted model and its scores on labelled rows."""
-    rows = match_groups(model, rows)
-    predictions, atoms = predict_all(model, rows)
+    """Measure a fitted model, and what it would be without the parity step, on rows with its labels."""
+    task = task_of(model)
+    predictions, atoms = predict_all(model, rows.X), model.postprocessor_.atoms_
+    target = None if rows.y is None else task.target(model, rows.y)
+    base, loss = task.base(model, rows.X), task.loss(model)
+    audits = []
+    for inside, labels in _strata(model, rows):
+        known = {"y": target, "baseline": base, "sample_weight": rows.weights}
+        some: dict[str, Any] = {name: None if each is None else each[inside] for name, each in known.items()}
+        audits.append(audit(predictions[inside], labels, atoms=atoms, loss=loss, n_boot=N_DRAWS, **some))
+    risk = (np.nan, np.nan)
+    if target is not None:
+        both = row_losses(target, base, atoms, loss), row_losses(target, predictions, atoms, loss)
+        risk = _average(both[0], rows.weights), _average(both[1], rows.weights)
     return Comparison(
-        audit(
-            predictions,
-            [str(label) for label in rows.groups],
-            y=rows.y,
-            baseline=base_predictions(model, rows),
-            atoms=atoms,
-            sample_weight=rows.weights,
-            n_boot=N_DRAWS,
-        )
+        join(audits, len(rows)), task.metric(model), risk, task.risk(model), not model.notion_.is_plain
     )
+
+
+def _average(losses: AnyArray, weights: Any) -> float:
+    return float(np.average(losses, weights=weights))
+
+
+def _strata(model: Any, rows: LabelledRows) -> Iterator[tuple[Any, list[str]]]:
+    """For each stratum its rows, and their groups."""
+    notion = model.notion_
+    if notion.is_plain:
+        yield slice(None), [label_text(label) for label in rows.groups.iloc[:, 0]]
+        return
+    names = [label_text(cell, within=True) for cell in notion.cells()]
+    columns, places = model._known_columns(rows.X, rows.y, rows.groups), notion.strata()
+    for stratum in range(int(places.max()) + 1):
+        cells: IntArray = np.flatnonzero(places == stratum)
+        inside: IntArray = np.flatnonzero(columns[:, cells].any(axis=1))
+        if len(inside):
+            groups = columns[np.ix_(inside, cells)].argmax(axis=1)
+            yield inside, [names[cells[group]] for group in groups]
+
+
+def join(parts: Sequence[Audit], n_rows: int) -> Audit:
+    """One audit of the groups of several."""
+    if len(parts) == 1 and parts[0].n_rows == n_rows:
+        return parts[0]
+    first = parts[0]
+    groups = tuple(group for part in parts for group in part.groups)
+
+    def together(values: Sequence[AnyArray]) -> Any:
+        return np.concatenate(list(values))
+
+    measures = {
+        name: replace(
+            found,
+            labels=groups,
+            **{
+                field: together([getattr(part.measures[name], field) for part in parts])
+                for field in ("estimate", "low", "high")
+            },
+        )
+        for name, found in first.measures.items()
+    }
+    floors = {
+        name: Floor(
+            together([part.floors[name].mean for part in parts]),
+            together([part.floors[name].high for part in parts]),
+        )
+        for name in first.floors
+    }
+    baselines = [part.baseline or {} for part in parts]
+    baseline = {name: together([each[name] for each in baselines]) for name in baselines[0]}
+    sizes = together([part.sizes for part in parts])
+    shares = together([part.shares * part.n_rows for part in parts])
+    shares /= shares.sum()
+    return Audit(groups, n_rows, sizes, shares, first.level, measures, floors, baseline or None)

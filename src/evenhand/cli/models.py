@@ -1,18 +1,21 @@
-"""Models by task, and what the options of `fit` make of them."""
+"""Models: made of options, read from files, and the rows that they take."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 import evenhand
-from evenhand.cli.errors import DataError, UsageError, one_of, plain
+from evenhand.cli.columns import BETWEEN
+from evenhand.cli.errors import DataError, UsageError, plain
 from evenhand.cli.rows import LabelledRows, Parts, feature_kinds, read_rows
+from evenhand.cli.tasks import TASKS, Task, task_of
 from evenhand.cli.terminal import Terminal
-from evenhand.estimators.nuisances import default_classifier, default_regressor
+from evenhand.estimators.nuisances import default_classifier
 from evenhand.estimators.tabular import pipeline_kinds, table_pipeline
 from evenhand.io import ModelFileError, UntrustedTypesError
 
@@ -20,29 +23,13 @@ MOST_ENTRIES = 2 * 10**7  # of a pmf that is held in memory to be measured; beyo
 _PER_GROUP = re.compile(r"(?P<label>.+?)=(?P<value>[^,=]+)(?:,|$)")
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What is predicted, and by what."""
-
-    estimator: str  # a public name of evenhand
-    outcome_model: Callable[[], Any]
-    target_kind: str
-
-
-# One line for each task. `measure` and the kinds of `predict` speak of numbers: classes need theirs there.
-TASKS = {
-    "regression": Task("ParityRegressor", lambda: default_regressor()[-1], "number"),
-}
-
-
-def find_task(name: str) -> Task:
-    """The task of that name."""
-    return TASKS[one_of(name, TASKS, "--task")]
-
-
 def make_model(task: Task, kinds: Mapping[str, str], **settings: Any) -> Any:
     """The unfitted model: both nuisances behind the default pipeline for tables."""
-    return getattr(evenhand, task.estimator)(
+    estimator = getattr(evenhand, task.estimator)
+    for name in settings:
+        if name not in estimator._get_param_names():
+            raise UsageError(f"--{name.replace('_', '-')} is not for --task {task.name}.")
+    return estimator(
         table_pipeline(task.outcome_model(), kinds),
         table_pipeline(default_classifier()[-1], kinds),
         **settings,
@@ -112,43 +99,44 @@ def model_kinds(model: Any) -> dict[str, str] | None:
     return {name: kinds[name] for name in names.tolist()}
 
 
-def match_groups(model: Any, rows: LabelledRows) -> LabelledRows:
-    """The rows with the labels that the model knows its groups by, which may be numbers."""
-    known = {_label_text(label): label for label in model.groups_.tolist()}
-    labels = np.empty(len(rows), dtype=object)
-    labels[:] = [known.get(label, label) for label in rows.groups]
-    return LabelledRows(rows.X, rows.y, labels, rows.weights)
-
-
-def _label_text(label: Any) -> str:
-    return " / ".join(map(str, label)) if isinstance(label, tuple) else str(label)
-
-
-def predict_all(model: Any, rows: LabelledRows) -> tuple[Any, Any]:
-    """Distributions with their atoms, or one draw for each row where these would not fit in memory."""
-    atoms = model.postprocessor_.atoms_
-    if len(rows) * len(atoms) > MOST_ENTRIES:
-        return model.predict(rows.X), None
-    return model.predict_pmf(rows.X), atoms
-
-
-def base_predictions(model: Any, rows: LabelledRows) -> Any:
-    """What the model of the outcome says, before the parity step."""
-    return np.asarray(model.estimator_.predict(rows.X), dtype=np.float64)
-
-
-def require_known_groups(epsilon: Any, rows: LabelledRows) -> None:
-    """Refuse tolerances that do not fit the groups, before any work is done."""
-    if not isinstance(epsilon, dict):
-        return
-    groups = sorted(set(rows.groups.tolist()))
-    unknown = [label for label in epsilon if label not in groups]
-    missing = [label for label in groups if label not in epsilon]
-    if unknown or missing:
-        wrong = (
-            f"names {plain(unknown[0])}, which is no group" if unknown else f"lacks group {plain(missing[0])}"
+def match_rows(model: Any, rows: LabelledRows) -> LabelledRows:
+    """The rows with the labels that the model knows its groups and classes by, which may be numbers."""
+    groups = rows.groups.copy()
+    for name, labels in zip(groups, model.notion_.groups, strict=False):
+        other = {text: label for text, label in _by_text(labels).items() if text != label}
+        if other:
+            groups[name] = groups[name].replace(other)
+    matched = replace(rows, groups=groups)
+    if rows.y is None or not hasattr(model, "classes_"):
+        return matched
+    known = _by_text(model.classes_.tolist())
+    unknown = [label for label in pd.unique(rows.y) if label not in known]
+    if unknown:
+        raise DataError(
+            f"The target holds {plain(unknown[0])}, which is none of the model's classes: "
+            f"{', '.join(map(plain, known))}."
         )
-        raise UsageError(f"--epsilon {wrong}. The groups are: {', '.join(map(plain, groups[:20]))}.")
+    return replace(matched, y=np.array([known[label] for label in rows.y], dtype=model.classes_.dtype))
+
+
+def _by_text(labels: Sequence[Any]) -> dict[str, Any]:
+    return {label_cell(label): label for label in labels}
+
+
+def label_cell(label: Any) -> str:
+    """A label as the cell of a table has it."""
+    if isinstance(label, tuple):
+        return BETWEEN.join(map(label_cell, label))
+    if isinstance(label, bool):
+        return str(label).lower()
+    return f"{label:.15g}" if isinstance(label, float) else str(label)
+
+
+def predict_all(model: Any, X: Any) -> Any:
+    """Distributions over the atoms, or one draw for each row where these would not fit in memory."""
+    if len(X) * len(model.postprocessor_.atoms_) > MOST_ENTRIES:
+        return task_of(model).target(model, model.predict(X))
+    return model.predict_pmf(X)
 
 
 def feature_names(model: Any) -> list[str]:
@@ -163,8 +151,8 @@ def feature_names(model: Any) -> list[str]:
 def rows_for(model: Any, table: pa.Table, parts: Parts, terminal: Terminal) -> LabelledRows:
     """Labelled rows of a table with the features that a fitted model needs, and the labels it knows."""
     kinds = model_kinds(model) or feature_kinds(table, feature_names(model))
-    target_kind = next(task.target_kind for task in TASKS.values() if task.estimator == type(model).__name__)
-    rows, notes = read_rows(table, parts, kinds, target_kind)
+    parts = replace(parts, separate=model.notion_.separate)
+    rows, notes = read_rows(table, parts, kinds, task_of(model).read_target)
     for note in notes:
         terminal.note(note)
-    return match_groups(model, rows)
+    return match_rows(model, rows)

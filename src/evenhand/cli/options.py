@@ -35,11 +35,53 @@ Weight = Annotated[
     str | None, typer.Option("--weight", metavar="COLUMN", help="Column with the weight of each row.")
 ]
 
-Parity = Annotated[str, typer.Option(help="What has to agree: cdf, pmf or mean.")]
+Parity = Annotated[
+    str | None,
+    typer.Option(
+        help="What has to agree: cdf, pmf, mean, tv or w1.", show_default="cdf for numbers, pmf for classes"
+    ),
+]
+Criterion = Annotated[
+    str | None,
+    typer.Option(
+        help="Of classes: compare groups among all rows, demographic_parity; among those of the same true "
+        "class, equalized_odds; or of --pos-label alone, equal_opportunity.",
+        show_default="demographic_parity",
+    ),
+]
+PosLabel = Annotated[
+    list[str] | None,
+    typer.Option(metavar="CLASS", help="Class that is an opportunity.", show_default="the second of two"),
+]
+ConditionalOn = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN", help="Feature with few values within each of which groups are compared."),
+]
+Attributes = Annotated[
+    str | None,
+    typer.Option(
+        help="Several --sensitive columns: groups are their combinations, combined, or each column has a "
+        "parity of its own, separate.",
+        show_default="combined",
+    ),
+]
+CostMatrix = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", help="Costs of decisions: true classes in the first column, decisions in the head."
+    ),
+]
 Epsilon = Annotated[
     list[str] | None, typer.Option(help="Tolerance: 0.05, 5%, or by group: A=0.02,B=0.05.", metavar="NUMBER")
 ]
-TaskName = Annotated[str, typer.Option("--task", help="What is predicted: regression.")]
+TaskName = Annotated[
+    str,
+    typer.Option(
+        "--task",
+        help="What is predicted: regression, classification, or auto: text, true and false, and columns of "
+        "two values are classes.",
+    ),
+]
 Holdout = Annotated[str, typer.Option(help="Share of the rows to measure on; 0 fits on all of them.")]
 MinGroupSize = Annotated[int, typer.Option(min=1, help="Groups with fewer rows are refused, or merged.")]
 MergeSmall = Annotated[bool, typer.Option("--merge-small", help="Merge small groups into one, `other`.")]

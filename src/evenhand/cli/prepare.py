@@ -6,34 +6,41 @@ from typing import Any
 
 from evenhand.calibration import METHODS
 from evenhand.cli.errors import UsageError, one_of
-from evenhand.cli.models import Task, find_task, make_model, read_share, require_known_groups
+from evenhand.cli.models import make_model, read_share
+from evenhand.cli.notions import settle
 from evenhand.cli.rows import LabelledRows, Parts, check_groups, find_kinds, read_rows, split
 from evenhand.cli.tables import Source, read_table
+from evenhand.cli.tasks import AUTO, TASKS, Task, find_task
 from evenhand.cli.terminal import Terminal
+from evenhand.estimators.notions import ATTRIBUTES, CRITERIA
 from evenhand.parity import PARITIES
 
 MOST_HELD_OUT = 0.9
 
 
 def model_settings(
-    parity: str, beta: str, calibration: str | None, seed: int | None, jobs: int | None
+    parity: str | None, beta: str, calibration: str | None, seed: int | None, jobs: int | None, **notion: Any
 ) -> dict[str, Any]:
-    """Options as parameters of the model, refused before any work is done."""
-    one_of(parity, PARITIES, "--parity")
-    if calibration is not None:
-        one_of(calibration, METHODS, "--calibration")
+    """Options as parameters of the model, refused before any work is done; those not given are left out.
+
+    `notion` holds criterion, pos_label, conditional_on, attributes and cost_matrix.
+    """
+    allowed = {"--parity": (parity, PARITIES), "--calibration": (calibration, METHODS)}
+    allowed["--criterion"] = notion.get("criterion"), CRITERIA
+    allowed["--attributes"] = notion.get("attributes"), ATTRIBUTES
+    for option, (value, names) in allowed.items():
+        if value is not None:
+            one_of(value, names, option)
+    if notion.get("pos_label") and notion.get("criterion") != "equal_opportunity":
+        raise UsageError("--pos-label is for --criterion equal_opportunity.")
     temperature: str | float = beta
     if beta not in ("auto", "cv"):
         temperature = read_share(beta, "--beta")
         if temperature == 0.0:
             raise UsageError("--beta must be positive.")
-    return {
-        "parity": parity,
-        "beta": temperature,
-        "calibration": calibration,
-        "random_state": seed,
-        "n_jobs": jobs,
-    }
+    settings = {"parity": parity, "calibration": calibration, "random_state": seed, "n_jobs": jobs, **notion}
+    given = {name: value for name, value in settings.items() if value is not None and value != []}
+    return {"beta": temperature, **given}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +49,7 @@ class Learning:
 
     source: Source
     parts: Parts
-    task: str = "regression"
+    task: str = AUTO
     holdout: str = "20%"
     min_group_size: int = 10
     merge_small: bool = False
@@ -62,16 +69,20 @@ class Prepared:
 
 def prepare(asked: Learning, terminal: Terminal) -> Prepared:
     """Read the table, check what can be checked before any model is fitted, and split the rows."""
-    task = find_task(asked.task)
+    one_of(asked.task, (AUTO, *TASKS), "--task")
     held_out = read_share(asked.holdout, "--holdout", MOST_HELD_OUT)
     table = read_table(asked.source)
     kinds = find_kinds(table, asked.parts)
-    rows, notes = read_rows(table, asked.parts, kinds, task.target_kind)
-    for note in notes:
-        terminal.note(note)
+    task, note = find_task(asked.task, table, str(asked.parts.target))
+    rows, notes = read_rows(table, asked.parts, kinds, task.read_target)
+    for each in filter(None, (note, *notes)):
+        terminal.note(each)
     rows = check_groups(rows, asked.min_group_size, merge=asked.merge_small)
-    require_known_groups(asked.settings.get("epsilon"), rows)
+    # Groups have been checked on all the rows; within strata the model checks them, on those that are left.
+    within = "conditional_on" in asked.settings or "criterion" in asked.settings
+    smallest = max(1, int(asked.min_group_size * (1.0 - held_out))) if within else 1
+    settings = {"parity": task.parity, **asked.settings, "min_group_size": smallest}
+    make_model(task, kinds, **settings)  # refuses what is not for the task
+    model = make_model(task, kinds, **settle(settings, task, rows))
     fit, test = split(rows, held_out)
-    # the limit has been checked on all the rows, of which each fold sees a share
-    model = make_model(task, kinds, **{**asked.settings, "min_group_size": 1})
     return Prepared(task, model, kinds, fit, test)

@@ -1,6 +1,6 @@
 """Labelled rows from a table: features, target, groups and weights, each by the name of its column."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from sklearn.model_selection import train_test_split
 
 from evenhand._typing import AnyArray, FloatArray, IntArray
 from evenhand.cli.columns import (
+    BETWEEN,
     as_groups,
     as_numbers,
     as_texts,
@@ -21,8 +22,10 @@ from evenhand.cli.columns import (
 )
 from evenhand.cli.errors import DataError, UsageError, plain
 from evenhand.estimators.groups import OTHER
+from evenhand.estimators.nuisances import pool_rare
 
 SPLIT_SEED = 0
+ReadTarget = Callable[[pa.Table, str], AnyArray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class Parts:
     features: tuple[str, ...] = ()  # empty: all that are left
     drop: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()  # text, even where they look like numbers
+    separate: bool = False  # each sensitive column is an attribute of its own
 
     def feature_names(self, present: Sequence[str]) -> list[str]:
         """The columns to learn from; the group and the target are never among them."""
@@ -60,24 +64,35 @@ class LabelledRows:
 
     X: pd.DataFrame
     y: AnyArray | None  # (n_rows,)
-    groups: AnyArray  # (n_rows,), text
+    groups: pd.DataFrame  # text: one column, or one for each attribute where these are separate
     weights: FloatArray | None  # (n_rows,)
 
     def __len__(self) -> int:
         return len(self.groups)
+
+    @property
+    def labels(self) -> AnyArray:
+        """The group of each row; of several attributes, their combination."""
+        columns = [self.groups[name].astype(str) for name in self.groups]
+        labels: AnyArray = columns[0].str.cat(columns[1:], sep=BETWEEN).to_numpy(dtype=object)
+        return labels
 
     def take(self, rows: IntArray) -> "LabelledRows":
         """Some of the rows."""
         return LabelledRows(
             self.X.iloc[rows].reset_index(drop=True),
             None if self.y is None else self.y[rows],
-            self.groups[rows],
+            self.groups.iloc[rows].reset_index(drop=True),
             None if self.weights is None else self.weights[rows],
         )
 
     def fit_arguments(self) -> dict[str, Any]:
         """What `fit` takes beside X and y."""
         return {"sensitive_features": self.groups, "sample_weight": self.weights}
+
+    def known(self) -> dict[str, Any]:
+        """All that is known, as `test` of `evenhand.frontier` has it."""
+        return {"X": self.X, "y": self.y, **self.fit_arguments()}
 
 
 def find_kinds(table: pa.Table, parts: Parts) -> dict[str, str]:
@@ -91,16 +106,16 @@ def feature_kinds(table: pa.Table, names: Sequence[str], categorical: Sequence[s
 
 
 def read_rows(
-    table: pa.Table, parts: Parts, kinds: Mapping[str, str], target_kind: str = "number"
+    table: pa.Table, parts: Parts, kinds: Mapping[str, str], read_target: ReadTarget = as_numbers
 ) -> tuple[LabelledRows, list[str]]:
     """The rows whose target and group are known, and a note for those that were left out."""
     require_columns(table.column_names, [*parts.sensitive, *kinds])
-    groups = as_groups(table, parts.sensitive)
-    known = np.array([label is not None for label in groups])
-    notes = _left_out(known, " / ".join(parts.sensitive))
+    groups = _read_groups(table, parts)
+    known = groups.notna().all(axis=1).to_numpy(copy=True)
+    notes = _left_out(known, BETWEEN.join(parts.sensitive))
     target = None
     if parts.target is not None:
-        target = (as_numbers if target_kind == "number" else as_texts)(table, parts.target)
+        target = read_target(table, parts.target)
         has_target = ~pd.isna(target)
         notes += _left_out(has_target, parts.target)
         known &= has_target
@@ -108,7 +123,16 @@ def read_rows(
     rows = np.flatnonzero(known)
     if not len(rows):
         raise DataError("No row has both a target and a group.")
-    return LabelledRows(make_features(table, kinds), target, groups, weights).take(rows), notes
+    found = LabelledRows(make_features(table, kinds), target, groups, weights).take(rows)
+    if found.y is not None and found.y.dtype == object:  # text, and none of it is missing now
+        found = replace(found, y=found.y.astype(str))
+    return found, notes
+
+
+def _read_groups(table: pa.Table, parts: Parts) -> pd.DataFrame:
+    if parts.separate:
+        return pd.DataFrame({name: as_texts(table, name) for name in parts.sensitive}, dtype=object)
+    return pd.DataFrame({BETWEEN.join(parts.sensitive): as_groups(table, parts.sensitive)}, dtype=object)
 
 
 def _left_out(known: AnyArray, name: str) -> list[str]:
@@ -118,29 +142,35 @@ def _left_out(known: AnyArray, name: str) -> list[str]:
 
 def check_groups(rows: LabelledRows, smallest: int, *, merge: bool) -> LabelledRows:
     """The rows with small groups merged into one, or an error that names them."""
-    labels, counts = np.unique(rows.groups.astype(str), return_counts=True)
-    small = dict(zip(labels[counts < smallest].tolist(), counts[counts < smallest].tolist(), strict=True))
-    if small and merge:
-        merged = np.where(np.isin(rows.groups.astype(str), list(small)), OTHER, rows.groups).astype(object)
-        return check_groups(replace(rows, groups=merged), smallest, merge=False)
-    if small:
+    checked = {name: _check_attribute(rows.groups[name], smallest, merge=merge) for name in rows.groups}
+    return replace(rows, groups=pd.DataFrame(checked, dtype=object))
+
+
+def _check_attribute(groups: pd.Series, smallest: int, *, merge: bool) -> pd.Series:
+    counts = groups.value_counts().sort_index()
+    small = counts[counts < smallest]
+    if len(small) and merge:
+        return _check_attribute(groups.where(~groups.isin(small.index), OTHER), smallest, merge=False)
+    if len(small):
         named = ", ".join(f"{plain(label)} ({count})" for label, count in list(small.items())[:5])
         named += ", ..." if len(small) > 5 else ""
         raise DataError(
             f"Groups with fewer rows than {smallest}: {named}. --merge-small joins them into one group, and "
             "--min-group-size sets the limit."
         )
-    if len(labels) < 2:
-        raise DataError(f"All {len(rows)} rows are in one group, {plain(labels[0])}: parity needs two.")
-    return rows
+    if len(counts) < 2:
+        raise DataError(
+            f"All {len(groups)} rows are in one group, {plain(counts.index[0])}: parity needs two."
+        )
+    return groups
 
 
 def split(rows: LabelledRows, held_out: float) -> tuple[LabelledRows, LabelledRows | None]:
     """The rows to fit on, and a share of each group to measure on."""
     if held_out == 0.0:
         return rows, None
-    every = np.arange(len(rows))
+    codes = pool_rare(np.unique(rows.labels.astype(str), return_inverse=True)[1], 2)
     fit, test = train_test_split(
-        every, test_size=held_out, stratify=rows.groups.astype(str), random_state=SPLIT_SEED
+        np.arange(len(rows)), test_size=held_out, stratify=codes, random_state=SPLIT_SEED
     )
     return rows.take(np.sort(fit)), rows.take(np.sort(test))

@@ -33,7 +33,7 @@ SUFFIXES = {
     ".ipc": "arrow",
 }
 BATCH_ROWS = 65_536
-BLOCK_BYTES = 2**23  # of CSV text in one batch; no row may be longer
+BLOCK_BYTES = 2**20  # of CSV text in one batch, of which several are read ahead; no row may be longer
 MOST_COLUMNS = 20_000  # of a CSV file
 
 Advance = Callable[[float, float | None], None]  # done, total where it is known

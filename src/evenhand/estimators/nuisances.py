@@ -164,7 +164,7 @@ def make_folds(
         smallest = min(int(np.bincount(groups.codes).min()) for groups in attributes)
         n_folds = _number_of_folds(cv, smallest)
         cv = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
-        codes = _pool_rare(codes, n_folds)
+        codes = pool_rare(codes, n_folds)
         folds = list(cv.split(codes, codes))
     else:
         of_all = np.zeros(len(used), np.int64)
@@ -200,7 +200,7 @@ def _number_of_folds(cv: Any, smallest: int) -> int:
     return n_folds
 
 
-def _pool_rare(codes: IntArray, n_folds: int) -> IntArray:
+def pool_rare(codes: IntArray, n_folds: int) -> IntArray:
     """Codes of which each has a row for every fold: rare ones are pooled, with the commonest if need be."""
     counts = np.bincount(codes)
     rare = counts[codes] < n_folds

@@ -33,7 +33,7 @@ def render_markdown(facts: Facts) -> str:
         "## Do the group probabilities mean what they say?",
         *map(escape, facts.calibration.sentences),
         "## What parity does not give",
-        "\n".join(f"- {escape(line)}" for line in words.NOT_GIVEN),
+        "\n".join(f"- {escape(line)}" for line in words.not_given(facts)),
         "## Data",
         _data(facts),
         "## Settings",

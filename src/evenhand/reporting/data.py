@@ -12,14 +12,14 @@ from evenhand._typing import FloatArray
 from evenhand._validation import is_missing
 from evenhand.reporting.facts import Data, Feature
 from evenhand.reporting.measure import ReportRows
-from evenhand.reporting.words import number
+from evenhand.reporting.words import number, percent
 
 MOST_FEATURES = 200  # described one by one
 MOST_VALUES = 3  # of a column of text, named
 FEWEST_NAMED = 10  # rows with a value that is named: a rarer one may tell who somebody is
 
 
-def summarise(X: Any, rows: ReportRows) -> Data:
+def summarise(X: Any, rows: ReportRows, classes: Any = None) -> Data:
     """The rows in a few words and numbers."""
     features, n_features = ((), 0) if isinstance(X, tuple) else _features(X)
     return Data(
@@ -27,8 +27,8 @@ def summarise(X: Any, rows: ReportRows) -> Data:
         n_features=n_features,
         weighted=rows.has_weights,
         features=tuple(features),
-        outcome="" if rows.target is None or rows.target.ndim > 1 else _numbers(rows.target),
-        scores=_numbers(rows.scores) if rows.scores.ndim == 1 else "probabilities of classes",
+        outcome="" if rows.target is None else _values(rows.target, classes),
+        scores=_values(rows.scores, classes),
     )
 
 
@@ -71,6 +71,15 @@ def _other(name: str, values: Iterable[Any]) -> Feature:
     more = ", and others" if len(counts) > len(frequent) else ""
     named = f": {', '.join(frequent)}{more}" if frequent else ""
     return Feature(name, "other", missing, f"{len(counts):,} distinct{named}" if counts else "no values")
+
+
+def _values(values: FloatArray, classes: Any) -> str:
+    """Numbers, or the mean share of each class."""
+    if values.ndim == 1:
+        return _numbers(values)
+    names = range(values.shape[1]) if classes is None else classes.tolist()
+    shares = zip(names, values.mean(axis=0).tolist(), strict=True)
+    return ", ".join(f"{name}: {percent(share)}" for name, share in shares) + ", on average"
 
 
 def _numbers(values: FloatArray) -> str:

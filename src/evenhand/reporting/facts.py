@@ -23,6 +23,7 @@ class Asked:
     has_target: bool  # risks are against outcomes, and not against the scores
     error: str  # what the risk is called
     classes: bool  # predictions are classes, which have no mean
+    within: str = ""  # among whom groups are compared; empty where it is among all rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +35,7 @@ class Group:
     share: float
     epsilon: float | None  # None where the rows' labels are not those of the fit
     judged: bool  # has rows enough to say something of its gap
+    stratum: int = 0  # groups of one stratum are compared with each other
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +53,7 @@ class Stage:
     ks: FloatArray
     mean: FloatArray
     group_risk: FloatArray
-    shares: IntArray  # of each charted group and of everybody in each bin, in millionths
+    shares: IntArray  # of each charted group, of each of several strata and of everybody, in millionths
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,6 +24,7 @@ from evenhand.reporting.measure import (
     METRIC_OF,
     Measured,
     ReportRows,
+    counts_errors,
     measure_policy,
     measure_scores,
     own_cost,
@@ -32,7 +33,7 @@ from evenhand.reporting.measure import (
 from evenhand.reporting.proofs import prove_calibration, prove_held_out, prove_optimisation
 from evenhand.reporting.scales import make_scale, spread
 from evenhand.reporting.tolerances import Tolerance, own_epsilon, rows_to_solve, solve_again
-from evenhand.reporting.words import label_text, number, plain_text
+from evenhand.reporting.words import ERROR_RATE, label_text, number, plain_text, within_text
 
 PROPORTIONS = (
     " The slider tells the largest tolerance of a group; those of the others keep their proportions."
@@ -85,9 +86,9 @@ def gather(
         own=path.index(own),
         path_note=note,
         held_out=prove_held_out(postprocessor, rows, _epsilon_of(rows, postprocessor)),
-        optimisation=prove_optimisation(model),
+        optimisation=prove_optimisation(model, rows),
         calibration=prove_calibration(model, postprocessor, rows),
-        data=summarise(X, rows),
+        data=summarise(X, rows, getattr(model, "classes_", None)),
         settings=_settings(model, postprocessor, rows),
         versions=_versions(),
     )
@@ -99,6 +100,7 @@ class _Charts:
 
     judged: Any  # whether a group has rows enough, (n_groups,)
     charted: IntArray  # places of the groups with curves
+    strata: IntArray  # of each group, (n_groups,)
     atoms: FloatArray
     scale: Scale
 
@@ -106,16 +108,22 @@ class _Charts:
     def of(
         cls, groups: tuple[Group, ...], atoms: FloatArray, measured: list[Measured], classes: Any
     ) -> "_Charts":
-        """The farthest groups before come first, and those with too few rows last."""
+        """Strata with the farthest groups before come first, and groups with too few rows last."""
         judged = np.array([group.judged for group in groups])
-        charted = np.lexsort((-measured[0].gap, ~judged))[:MOST_CHARTED]
+        strata = np.array([group.stratum for group in groups])
+        gap = np.where(judged, measured[0].gap, -1.0)
+        farthest = np.array([gap[strata == stratum].max() for stratum in strata])
+        # Those of the farthest group's stratum stay together: they are what it is compared with.
+        charted = np.lexsort((-gap, strata, -farthest, ~judged))[:MOST_CHARTED]
         curves = np.vstack([each.masses[judged] for each in measured])
-        return cls(judged, charted, atoms, make_scale(atoms, curves, classes))
+        return cls(judged, charted, strata, atoms, make_scale(atoms, curves, classes))
 
     def stage(self, measured: Measured, **of: Any) -> Stage:
         """One set of predictions."""
         gap = np.where(self.judged, measured.gap, -np.inf)
-        curves = np.vstack([measured.masses[self.charted], measured.masses.sum(axis=0)])
+        strata = range(int(self.strata.max()) + 1) if self.strata.any() else ()
+        together = [measured.masses[self.strata == stratum].sum(axis=0) for stratum in strata]
+        curves = np.vstack([measured.masses[self.charted], *together, measured.everybody])
         return Stage(
             risk=measured.risk,
             largest_gap=float(gap.max()),
@@ -135,11 +143,12 @@ def _asked(model: Any, postprocessor: ParityPostprocessor, rows: ReportRows) -> 
         parity=postprocessor.parity,
         metric=METRIC_OF[postprocessor.parity],
         epsilon=tuple(postprocessor.epsilon_.tolist()),
-        groups=tuple(map(label_text, postprocessor.groups_.tolist())),
+        groups=tuple(label_text(label, within=rows.within) for label in postprocessor.groups_.tolist()),
         aware=bool(getattr(model, "aware", False)),
         has_target=rows.target is not None,
         error=_error_name(postprocessor, rows),
         classes=hasattr(model, "classes_"),
+        within=within_text(model) if rows.within else "",
     )
 
 
@@ -159,8 +168,8 @@ def _without_pipeline(model: Any, X: Any) -> tuple[Any, Any]:
     last = model[-1] if isinstance(model, Pipeline) else model
     if not hasattr(last, "_frontier_rows"):
         raise TypeError(
-            "report needs a fitted ParityRegressor or ParityPostprocessor, or a pipeline that ends with one: "
-            f"got {type(last).__name__}."
+            "report needs a fitted ParityRegressor, ParityClassifier or ParityPostprocessor, or a pipeline "
+            f"that ends with one: got {type(last).__name__}."
         )
     return last, X if last is model or len(model) == 1 else model[:-1].transform(X)
 
@@ -176,7 +185,10 @@ def _read(model: Any, X: Any, known: dict[str, Any]) -> ReportRows:
     else:
         given = {"X": X, **known}
     labels = tuple(model.groups_.tolist())
-    nothing = Rows(np.empty(0), np.empty((0, len(labels))), labels, None)  # no row of the fit is needed
+    strata = getattr(model, "postprocessor_", model).policy_.strata
+    nothing = Rows(
+        np.empty(0), np.empty((0, len(labels))), labels, None, strata
+    )  # no row of the fit is needed
     return ReportRows.of(read_held_out(given, model, nothing))
 
 
@@ -220,6 +232,8 @@ def _from_frontier(
 
 
 def _error_name(postprocessor: ParityPostprocessor, rows: ReportRows) -> str:
+    if counts_errors(postprocessor.policy_):
+        return ERROR_RATE
     if own_cost(postprocessor.policy_) is not None:
         return "Expected cost"
     return "Squared distance to the scores" if rows.target is None else "Mean squared error"
@@ -238,17 +252,21 @@ def _epsilon_of(rows: ReportRows, postprocessor: ParityPostprocessor) -> FloatAr
 
 def _groups(rows: ReportRows, postprocessor: ParityPostprocessor) -> tuple[Group, ...]:
     epsilon = _epsilon_of(rows, postprocessor)
+    strata = np.zeros(rows.n_groups, np.int64)
+    if rows.strata is not None:
+        strata = np.unique(rows.strata, return_inverse=True)[1]
     weight = rows.totals(np.ones(len(rows.scores)))
     judged = rows.counts >= FEWEST_JUDGED
     if not judged.any():
         judged[:] = True
     return tuple(
         Group(
-            name=label_text(label),
+            name=label_text(label, within=rows.within),
             rows=int(rows.counts[place]),
-            share=float(weight[place] / weight.sum()),
+            share=float(weight[place] / rows.weights.sum()),
             epsilon=None if epsilon is None else float(epsilon[place]),
             judged=bool(judged[place]),
+            stratum=int(strata[place]),
         )
         for place, label in enumerate(rows.labels)
     )
@@ -258,10 +276,13 @@ def _settings(model: Any, postprocessor: ParityPostprocessor, rows: ReportRows) 
     """Parameters as they were given, then what the fit made of them."""
     settings = {name: plain_text(value) for name, value in model.get_params(deep=False).items()}
     low, high = float(postprocessor.atoms_[0]), float(postprocessor.atoms_[-1])
+    values = f"{len(postprocessor.atoms_)} from {number(low)} to {number(high)}"
+    if hasattr(model, "classes_"):
+        values = ", ".join(map(str, model.classes_.tolist()))
     shares = zip(postprocessor.groups_.tolist(), postprocessor.group_prior_.tolist(), strict=True)
-    prior = ", ".join(f"{label_text(label)}: {number(share)}" for label, share in shares)
+    prior = ", ".join(f"{label_text(label, within=rows.within)}: {number(share)}" for label, share in shares)
     return settings | {
-        "values that can be predicted": f"{len(postprocessor.atoms_)} from {number(low)} to {number(high)}",
+        "values that can be predicted": values,
         "beta used": number(postprocessor.beta_, 6),
         "group shares used": prior[:2000],
         "solver used": f"{postprocessor.result_.solver}, {postprocessor.result_.n_iter} iterations",

@@ -1,17 +1,20 @@
 """The certificates of a report: numbers, and what they mean in words."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from evenhand._typing import FloatArray
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
-from evenhand.certificates import certify_held_out
+from evenhand.certificates import HeldOutCertificate, certify_held_out
 from evenhand.plots import CalibrationDisplay
 from evenhand.postprocessor import ParityPostprocessor
 from evenhand.reporting.facts import Proof
-from evenhand.reporting.measure import ReportRows
+from evenhand.reporting.measure import METRIC_OF, ReportRows, counts_errors, own_cost
 from evenhand.reporting.words import (
+    ERROR_RATE,
     calibration_sentences,
     held_out_sentences,
     label_text,
@@ -23,31 +26,68 @@ MOST_DIAGNOSED = 20_000  # rows behind the calibration: its noise floors are sim
 
 
 def prove_held_out(postprocessor: ParityPostprocessor, rows: ReportRows, epsilon: FloatArray | None) -> Proof:
-    """Bounds on every group's Kolmogorov-Smirnov distance in the population."""
+    """Bounds on every group's distance in the population, in each stratum with its share of the chance."""
     if rows.has_weights:
         return Proof(("There is no certificate for rows that count unequally.",), None)
-    if rows.n_groups < 2:
+    parts = [part for part in rows.in_strata() if len(part[0]) > 1]
+    if not parts:
         return Proof(("There is no certificate for rows of one group only.",), None)
-    certificate = certify_held_out(
-        postprocessor,
-        rows.codes,
-        X=(rows.scores, rows.group_proba),
-        epsilon=epsilon if postprocessor.parity == "cdf" else None,
-        delta=DELTA,
-    )
-    names = [label_text(label) for label in rows.labels]
+    metric, judged = _certified(postprocessor)
+    found, order = [], np.concatenate([groups for groups, _, _ in parts])
+    for groups, inside, codes in parts:
+        found.append(
+            certify_held_out(
+                postprocessor,
+                codes,
+                X=(rows.scores[inside], rows.group_proba[inside]),
+                epsilon=epsilon[groups] if judged and epsilon is not None else None,
+                delta=DELTA / len(parts),
+                metric=metric,
+            )
+        )
+    certificate = _joined(found)
+    names = [label_text(rows.labels[group], within=rows.within) for group in order]
     numbers = certificate.to_dict() | {"groups": names}
     del numbers["verdicts"]  # they would name the groups by their places
     return Proof(held_out_sentences(certificate, names), numbers)
 
 
-def prove_optimisation(model: Any) -> Proof:
+def _certified(postprocessor: ParityPostprocessor) -> tuple[str, bool]:
+    """The distance to bound, and whether it is the one that was asked for."""
+    if len(postprocessor.atoms_) == 2 and postprocessor.parity != "mean":
+        return "ks", postprocessor.parity in ("cdf", "pmf", "tv")  # one number, by whatever name
+    asked = METRIC_OF[postprocessor.parity]
+    if asked in ("ks", "tv", "w1"):
+        return asked, True
+    # Of classes without an order, total variation bounds the gap of each.
+    return ("tv" if own_cost(postprocessor.policy_) is not None else "ks"), False
+
+
+def _joined(parts: Sequence[HeldOutCertificate]) -> HeldOutCertificate:
+    """One certificate of all strata: it errs no more often than all of them together."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    together: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("counts", "estimate", "lower", "upper")
+    }
+    epsilon = None if first.epsilon is None else np.concatenate([part.epsilon for part in parts])
+    groups = tuple(range(len(together["counts"])))
+    return replace(first, groups=groups, epsilon=epsilon, delta=sum(part.delta for part in parts), **together)
+
+
+def prove_optimisation(model: Any, rows: ReportRows) -> Proof:
     """What the solver proves about the rows of the fit."""
     certificate = model.certificate_
     numbers = certificate.to_dict()
-    numbers["groups"] = [label_text(group) for group in certificate.groups]
+    numbers["groups"] = [label_text(group, within=rows.within) for group in certificate.groups]
     del numbers["calibration"]  # has a section of its own
-    return Proof(optimisation_sentences(certificate), numbers)
+    policy = getattr(model, "postprocessor_", model).policy_
+    error = "The mean squared distance to the scores"
+    if own_cost(policy) is not None:
+        error = f"{ERROR_RATE if counts_errors(policy) else 'Expected cost'}, by the scores,"
+    return Proof(optimisation_sentences(certificate, error), numbers)
 
 
 def prove_calibration(model: Any, postprocessor: ParityPostprocessor, rows: ReportRows) -> Proof:
@@ -55,6 +95,11 @@ def prove_calibration(model: Any, postprocessor: ParityPostprocessor, rows: Repo
     if getattr(model, "aware", False):
         return Proof(
             ("The model is told the group of each row, so it has no probabilities to calibrate.",), None
+        )
+    if isinstance(getattr(model, "sensitive_estimator_", None), list):
+        return Proof(
+            ("Each attribute has a model of its own; their probabilities were not checked on these rows.",),
+            None,
         )
     diagnosis, where = _diagnose(postprocessor, rows), "rows of this report"
     if diagnosis is None:
@@ -67,12 +112,17 @@ def prove_calibration(model: Any, postprocessor: ParityPostprocessor, rows: Repo
             ),
             None,
         )
-    return Proof(calibration_sentences(diagnosis, where), _calibration_numbers(diagnosis))
+    notion = getattr(model, "notion_", None)  # whose models may tell outcomes apart, too
+    joint = notion is not None and notion.joint
+    names = [label_text(group, within=joint) for group in diagnosis.groups]
+    return Proof(calibration_sentences(diagnosis, names, where), _calibration_numbers(diagnosis, names))
 
 
 def _diagnose(postprocessor: ParityPostprocessor, rows: ReportRows) -> CalibrationDiagnosis | None:
     """Diagnosis on the report's rows; None where they lack a group of the fit, or call it something else."""
     known = postprocessor.groups_.tolist()
+    if rows.within:  # columns are of groups in strata, and need not sum to one
+        return None
     if len(rows.scores) > MOST_DIAGNOSED:
         some = np.random.default_rng(0).choice(len(rows.scores), MOST_DIAGNOSED, replace=False)
         rows = rows.some(np.sort(some))
@@ -90,10 +140,9 @@ def _diagnose(postprocessor: ParityPostprocessor, rows: ReportRows) -> Calibrati
     )
 
 
-def _calibration_numbers(diagnosis: CalibrationDiagnosis) -> dict[str, Any]:
+def _calibration_numbers(diagnosis: CalibrationDiagnosis, names: list[str]) -> dict[str, Any]:
     """The figures by group, and the curves with the band that exact probabilities would stay in."""
     display = CalibrationDisplay.from_diagnosis(diagnosis)
-    names = [label_text(group) for group in diagnosis.groups]
     kept = ("mean_proba", "observed_share", "calibration_error", "calibration_error_floor", "parity_cost")
     numbers: dict[str, Any] = {"groups": names, "n_rows": diagnosis.n_rows}
     numbers |= {name: getattr(diagnosis, name) for name in (*kept, "parity_cost_floor", "parity_cost_limit")}

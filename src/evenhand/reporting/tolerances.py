@@ -65,7 +65,7 @@ def solve_again(
     template = _template(postprocessor)
     halves = _halves(rows.codes)
     size = rows_to_solve(postprocessor, len(rows.scores))
-    solved_on = [_fit_arguments(rows, half, size) for half in halves]
+    solved_on = [_fit_arguments(rows, half, size, postprocessor.policy_.strata) for half in halves]
     if n_tolerances is None:
         n_tolerances = N_WIDE if _is_wide(postprocessor) else N_TOLERANCES
     epsilons = _epsilons(template, solved_on[0], n_tolerances, own_epsilon(postprocessor))
@@ -120,7 +120,7 @@ def _halves(codes: IntArray) -> list[IntArray]:
     return [np.sort(by_group[0::2]), np.sort(by_group[1::2])]
 
 
-def _fit_arguments(rows: ReportRows, half: IntArray, size: int) -> dict[str, Any]:
+def _fit_arguments(rows: ReportRows, half: IntArray, size: int, strata: Any) -> dict[str, Any]:
     """What `ParityPostprocessor.fit` takes, of no more rows than it needs."""
     if len(half) > size:
         half = np.random.default_rng(SEED).choice(half, size, replace=False)
@@ -129,6 +129,7 @@ def _fit_arguments(rows: ReportRows, half: IntArray, size: int) -> dict[str, Any
         "scores": rows.scores[half],
         "group_proba": rows.group_proba[half],
         "sample_weight": weights,
+        "strata": strata,
     }
 
 

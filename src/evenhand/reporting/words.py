@@ -56,6 +56,13 @@ NOTIONS = {
     ),
 }
 
+ERROR_RATE = "Share of wrong decisions"
+SAME_CLASS = "same true class"
+BOUNDED = {  # what the bounds on new people are about
+    "ks": "Here a gap is the largest difference in the share of predictions below a threshold.",
+    "tv": "Here a gap is the total variation distance: no single prediction can differ by more.",
+    "w1": "Here a gap is the Wasserstein-1 distance, in the units of the prediction.",
+}
 NOT_GIVEN = (
     "Equal errors: the predictions of one group may still be less accurate than those of another.",
     "The same answer for two similar people: predictions are drawn at random, and the draw is part of how "
@@ -107,9 +114,35 @@ def change(before: float, after: float) -> str:
     return f"{number(100 * abs(share), 2)} % {'more' if share >= 0 else 'less'}"
 
 
-def label_text(label: Hashable) -> str:
-    """A group's label, and the parts of one made of several columns."""
+def label_text(label: Hashable, *, within: bool = False) -> str:
+    """A group's label, and the parts of one made of several columns; `(stratum, group)` with `within`.
+
+    >>> label_text(("north", ("F", 7)), within=True)
+    'F, 7 (north)'
+    """
+    if within and isinstance(label, tuple):
+        stratum, group = label
+        return f"{label_text(group)} ({label_text(stratum)})"
     return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+
+
+def within_text(model: Any) -> str:
+    """Among whom a fitted model compares groups; empty where it is among all."""
+    notion = model.notion_
+    if notion.is_plain:
+        return ""
+    parts = []
+    if notion.separate:
+        parts.append(f"for each of {', '.join(map(str, notion.names))} on its own")
+    if notion.factors is not None:
+        given = model.conditional_on
+        names = given if isinstance(given, list | tuple) else [given]
+        parts.append(f"among rows with the same value of {', '.join(map(str, names))}")
+    if notion.outcomes is not None:
+        every = len(notion.outcomes) == len(notion.classes or ())
+        which = SAME_CLASS if every else f"true class {', '.join(map(str, notion.outcomes))}"
+        parts.append(f"among rows of the {which}")
+    return ", ".join(parts)
 
 
 def named(name: str, most: int = 40) -> str:
@@ -132,7 +165,15 @@ def span(values: tuple[float, ...]) -> str:
 
 def asked_sentence(facts: Facts) -> str:
     """What was asked for."""
-    return NOTIONS[facts.asked.parity].asks.format(epsilon=span(facts.asked.epsilon))
+    asks = NOTIONS[facts.asked.parity].asks.format(epsilon=span(facts.asked.epsilon))
+    if not facts.asked.within:
+        return asks
+    return f"{asks} Groups are compared {facts.asked.within}: everybody means everybody there."
+
+
+def not_given(facts: Facts) -> tuple[str, ...]:
+    """What the parity that was asked for does not give."""
+    return NOT_GIVEN[1:] if SAME_CLASS in facts.asked.within else NOT_GIVEN
 
 
 def reached_sentence(facts: Facts) -> str:
@@ -152,7 +193,10 @@ def cost_sentence(facts: Facts) -> str:
     if not facts.asked.has_target:
         return f"Outcomes were not given. {facts.asked.error}, in their place: {number(after)}."
     more = f" ({change(before, after)})" if change(before, after) else ""
-    return f"{facts.asked.error} went from {number(before)} to {number(after)}{more}."
+    told = f"{facts.asked.error} went from {number(before)} to {number(after)}{more}."
+    if facts.asked.error == ERROR_RATE:
+        told += f" The accuracy is {percent(1.0 - after)} instead of {percent(1.0 - before)}."
+    return told
 
 
 def verdict(facts: Facts) -> dict[str, str]:
@@ -225,7 +269,7 @@ def some_of(names: list[str], most: int = 8) -> str:
     return ", ".join(map(named, names[:most])) + more
 
 
-def optimisation_sentences(certificate: Certificate) -> tuple[str, ...]:
+def optimisation_sentences(certificate: Certificate, error: str) -> tuple[str, ...]:
     """The certificate of the fit: what is proved of the rows it was made on."""
     over = float(certificate.excess.max())
     met = (
@@ -241,15 +285,17 @@ def optimisation_sentences(certificate: Certificate) -> tuple[str, ...]:
         best = "less than the tolerances allow, since they are exceeded"
     return (
         f"On the rows of the fit, taking the group probabilities at their word, {met}.",
-        f"The mean squared distance to the scores there is {number(certificate.risk)}: {best}.",
+        f"{error} there is {number(certificate.risk)}: {best}.",
         f"The solver says: {certificate.message}",
     )
 
 
-def calibration_sentences(diagnosis: CalibrationDiagnosis, where: str) -> tuple[str, ...]:
+def calibration_sentences(
+    diagnosis: CalibrationDiagnosis, all_names: list[str], where: str
+) -> tuple[str, ...]:
     """Whether the group probabilities mean what they say."""
     over = diagnosis.parity_cost > diagnosis.parity_cost_limit
-    names = [label_text(group) for group, far in zip(diagnosis.groups, over, strict=True) if far]
+    names = [name for name, far in zip(all_names, over, strict=True) if far]
     start = (
         "Parity is reached without looking at the group: the model only sees the probability of it. These "
         f"probabilities were compared with the known groups of {diagnosis.n_rows:,} {where}."

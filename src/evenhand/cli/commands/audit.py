@@ -5,11 +5,13 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from evenhand._typing import AnyArray, FloatArray
 from evenhand.audit import Audit
 from evenhand.audit import audit as measure
 from evenhand.cli import options as opt
+from evenhand.cli.columns import as_classes, as_numbers, find_column, find_kind, require_columns
 from evenhand.cli.errors import DataError, ExitCode, NotReachedError, UsageError, plain
-from evenhand.cli.measure import compare
+from evenhand.cli.measure import NAMES, compare
 from evenhand.cli.models import load_model, read_share, rows_for
 from evenhand.cli.rows import LabelledRows, Parts, read_rows
 from evenhand.cli.tables import Source, read_table
@@ -20,6 +22,8 @@ EXAMPLE = (
     "Examples: `evenhand audit scored.csv --prediction prediction --sensitive sex --target amount`, or "
     "`evenhand audit new.csv --model model.evenhand --sensitive sex`"
 )
+
+MOST_SENTENCES = 5
 
 
 def audit(
@@ -63,39 +67,64 @@ def audit(
     parts = Parts(target, tuple(sensitive), weight)
     source = Source.of(data, input_format, delimiter)
     if model is None:
-        found = audit_columns(source, parts, str(prediction), baseline, terminal)
+        found, metric = audit_columns(source, parts, str(prediction), baseline, terminal)
     else:
         loaded = load_model(model, trust)
         rows = rows_for(loaded, read_table(source), parts, terminal)
         with terminal.working("Measuring"):
-            found = compare(loaded, rows).audit
-    show(found, terminal)
+            compared = compare(loaded, rows)
+        found, metric = compared.audit, compared.metric
+    show(found, metric, terminal)
+    if model is not None:
+        terminal.say(compared.summary)
     if output is not None:
         write_frame(found.frame("pyarrow"), output)
-    terminal.result({"command": "audit", **found.to_dict()})
-    largest = float(found.measures["ks"].estimate.max())
+    terminal.result({"command": "audit", "metric": metric, **found.to_dict()})
+    largest = float(found.measures[metric].estimate.max())
     if limit is not None and largest > limit:
-        raise NotReachedError(f"The largest KS distance is {largest:.4g}, above {limit:g}.")
+        raise NotReachedError(f"The largest {NAMES[metric][1]} is {largest:.4g}, above {limit:g}.")
     return ExitCode.OK
 
 
 def audit_columns(
     source: Source, parts: Parts, prediction: str, baseline: str | None, terminal: Terminal
-) -> Audit:
-    """Measure the predictions that stand in a column."""
+) -> tuple[Audit, str]:
+    """Measure the predictions that stand in a column, numbers or classes; and by which distance."""
+    table = read_table(source)
     others = [prediction, *([] if baseline is None else [baseline])]
-    rows, notes = read_rows(read_table(source), parts, dict.fromkeys(others, "number"))
+    require_columns(table.column_names, others)
+    classes = find_kind(find_column(table, prediction)) == "text"
+    read = as_classes if classes else as_numbers
+    rows, notes = read_rows(table, parts, dict.fromkeys(others, "text" if classes else "number"), read)
     for note in notes:
         terminal.note(note)
     _require_filled(rows, others)
+    known = {"y": rows.y, **{name: rows.X[name].to_numpy() for name in others}}
+    if classes:
+        known = _coded(known)
     with terminal.working("Measuring"):
-        return measure(
-            rows.X[prediction].to_numpy(),
-            rows.groups.astype(str),
-            y=rows.y,
-            baseline=None if baseline is None else rows.X[baseline].to_numpy(),
+        found = measure(
+            known[prediction],
+            rows.labels.astype(str),
+            y=known["y"],
+            baseline=None if baseline is None else known[baseline],
             sample_weight=rows.weights,
+            loss=_is_wrong if classes else "squared",
         )
+    return found, "sup" if classes and "sup" in found.measures else "ks"
+
+
+def _coded(columns: dict[str, Any]) -> dict[str, Any]:
+    """Classes as numbers, the same in every column."""
+    texts = {name: values.astype(str) for name, values in columns.items() if values is not None}
+    labels = np.unique(np.concatenate(list(texts.values())))
+    codes = {name: np.searchsorted(labels, values).astype(np.float64) for name, values in texts.items()}
+    return {name: codes.get(name) for name in columns}
+
+
+def _is_wrong(truth: FloatArray, decision: FloatArray) -> AnyArray:
+    wrong: AnyArray = truth != decision
+    return wrong
 
 
 def _require_filled(rows: LabelledRows, names: list[str]) -> None:
@@ -105,30 +134,32 @@ def _require_filled(rows: LabelledRows, names: list[str]) -> None:
             raise DataError(f"Column {plain(name)} has no value in {empty} row(s): leave these rows out.")
 
 
-def show(found: Audit, terminal: Terminal) -> None:
-    """KS with its interval and what chance would show, mean and risk, for each group; the verdict below."""
-    order = np.argsort(-found.measures["ks"].estimate, kind="stable")
-    head = ["group", "rows", "KS", "95 % interval", "chance", "mean"]
-    head[3] = f"{100 * found.level:g} % interval"
+def show(found: Audit, metric: str, terminal: Terminal) -> None:
+    """The distance with its interval and what chance would show, mean and risk; the verdict below."""
+    order = np.argsort(-found.measures[metric].estimate, kind="stable")
+    short = NAMES[metric][0]
+    head = ["group", "rows", short, f"{100 * found.level:g} % interval", "chance"]
+    head += ["mean"] if metric != "sup" else []  # classes have none
     head += ["risk"] if "risk" in found.measures else []
-    head += ["KS baseline"] if found.baseline is not None else []
-    terminal.table(head, [_row(found, int(place)) for place in order])
-    for line in found.verdict.split("\n")[:5]:
+    head += [f"{short} baseline"] if found.baseline is not None else []
+    terminal.table(head, [_row(found, metric, int(place)) for place in order])
+    for line in found.sentences(metric)[:MOST_SENTENCES]:
         terminal.say(line)
 
 
-def _row(found: Audit, place: int) -> list[Any]:
-    ks = found.measures["ks"]
+def _row(found: Audit, metric: str, place: int) -> list[Any]:
+    distance = found.measures[metric]
     row = [
         found.groups[place],
         f"{found.sizes[place]:.0f}",
-        f"{ks.estimate[place]:.3f}",
-        f"{ks.low[place]:.3f} to {ks.high[place]:.3f}",
-        f"{found.floors['ks'].mean[place]:.3f}",
-        found.measures["average"].estimate[place],
+        f"{distance.estimate[place]:.3f}",
+        f"{distance.low[place]:.3f} to {distance.high[place]:.3f}",
+        f"{found.floors[metric].mean[place]:.3f}",
     ]
+    if metric != "sup":
+        row.append(found.measures["average"].estimate[place])
     if "risk" in found.measures:
         row.append(found.measures["risk"].estimate[place])
     if found.baseline is not None:
-        row.append(f"{found.baseline['ks'][place]:.3f}")
+        row.append(f"{found.baseline[metric][place]:.3f}")
     return row

@@ -45,9 +45,13 @@ def demo(
     terminal.say(f"{N_LABELLED} synthetic people in three groups: {labelled}")
     parts = Parts(target="outcome", sensitive=("group",), id="person")
     settings = {**model_settings("cdf", "auto", None, 0, None), "epsilon": epsilon}
-    fitted = learn(Learning(Source.of(labelled), parts, settings=settings), None, None, terminal)
+    fitted = learn(
+        Learning(Source.of(labelled), parts, "regression", settings=settings), None, None, terminal
+    )
     with table_writer(scored) as write:
-        for table in Scoring(fitted.model, {"prediction": "draw"}, "person", "all").batches(Source.of(new)):
+        for table in Scoring.of(fitted.model, ["draw"], "prediction", "person", "all").batches(
+            Source.of(new)
+        ):
             write(table)
     terminal.say(f"{N_NEW} new people, scored without their group: {scored}")
     return finish(fitted, model, page, terminal, "demo")

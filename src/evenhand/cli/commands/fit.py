@@ -15,6 +15,7 @@ from evenhand.cli.models import read_epsilon, read_share
 from evenhand.cli.prepare import Learning, Prepared, model_settings, prepare
 from evenhand.cli.rows import LabelledRows, Parts, split
 from evenhand.cli.tables import Source, read_table
+from evenhand.cli.tasks import AUTO
 from evenhand.cli.terminal import Terminal
 from evenhand.cli.writing import require_writable
 from evenhand.solvers import Status
@@ -34,7 +35,12 @@ def fit(
         str | None,
         typer.Option(help="Choose epsilon: the least KS for at most so much more risk, such as 5%."),
     ] = None,
-    parity: opt.Parity = "cdf",
+    parity: opt.Parity = None,
+    criterion: opt.Criterion = None,
+    pos_label: opt.PosLabel = None,
+    conditional_on: opt.ConditionalOn = None,
+    attributes: opt.Attributes = None,
+    cost_matrix: opt.CostMatrix = None,
     unlabeled: Annotated[
         str | None,
         typer.Option(help="More rows, without target and group, for the parity step.", metavar="DATA"),
@@ -47,7 +53,7 @@ def fit(
     categorical: opt.Categorical = None,
     id: opt.Id = None,
     weight: opt.Weight = None,
-    task: opt.TaskName = "regression",
+    task: opt.TaskName = AUTO,
     holdout: opt.Holdout = "20%",
     beta: opt.Beta = "auto",
     calibration: opt.Calibration = None,
@@ -80,12 +86,24 @@ def fit(
             tuple(features or ()),
             tuple(drop or ()),
             tuple(categorical or ()),
+            attributes == "separate",
         ),
         task,
         holdout,
         min_group_size,
         merge_small,
-        model_settings(parity, beta, calibration, seed, jobs)
+        model_settings(
+            parity,
+            beta,
+            calibration,
+            seed,
+            jobs,
+            criterion=criterion,
+            pos_label=pos_label,
+            conditional_on=conditional_on,
+            attributes=attributes,
+            cost_matrix=cost_matrix,
+        )
         | {"epsilon": read_epsilon(epsilon or ["0.05"])},
     )
     limit = None if max_risk_increase is None else read_share(max_risk_increase, "--max-risk-increase")
@@ -135,8 +153,7 @@ def choose_model(
     model: Any, rows: LabelledRows, more: dict[str, Any], choose: LabelledRows, limit: float
 ) -> Any:
     """The model with the least KS distance among those whose risk is within the limit."""
-    known = {"y": choose.y, "sensitive_features": choose.groups, "sample_weight": choose.weights}
-    path = evenhand.frontier(model, rows.X, rows.y, test={"X": choose.X, **known}, **more)
+    path = evenhand.frontier(model, rows.X, rows.y, test=choose.known(), **more)
     try:
         return path.select(max_risk_increase=limit)
     except ValueError as error:

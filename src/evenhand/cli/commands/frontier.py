@@ -13,6 +13,7 @@ from evenhand.cli.models import read_share
 from evenhand.cli.prepare import Learning, Prepared, model_settings, prepare
 from evenhand.cli.rows import Parts
 from evenhand.cli.tables import Source
+from evenhand.cli.tasks import AUTO
 from evenhand.cli.terminal import Terminal, share
 from evenhand.cli.writing import require_writable, write_frame
 from evenhand.frontier import Frontier
@@ -28,7 +29,12 @@ def frontier(
     epsilon: Annotated[
         list[str] | None, typer.Option(help="Tolerance to try; 20 of them by default.", metavar="NUMBER")
     ] = None,
-    parity: opt.Parity = "cdf",
+    parity: opt.Parity = None,
+    criterion: opt.Criterion = None,
+    pos_label: opt.PosLabel = None,
+    conditional_on: opt.ConditionalOn = None,
+    attributes: opt.Attributes = None,
+    cost_matrix: opt.CostMatrix = None,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the whole table there.")
     ] = None,
@@ -40,7 +46,7 @@ def frontier(
     categorical: opt.Categorical = None,
     id: opt.Id = None,
     weight: opt.Weight = None,
-    task: opt.TaskName = "regression",
+    task: opt.TaskName = AUTO,
     holdout: opt.Holdout = "20%",
     beta: opt.Beta = "auto",
     calibration: opt.Calibration = None,
@@ -70,35 +76,52 @@ def frontier(
             tuple(features or ()),
             tuple(drop or ()),
             tuple(categorical or ()),
+            attributes == "separate",
         ),
         task,
         holdout,
         min_group_size,
         merge_small,
-        model_settings(parity, beta, calibration, seed, jobs),
+        model_settings(
+            parity,
+            beta,
+            calibration,
+            seed,
+            jobs,
+            criterion=criterion,
+            pos_label=pos_label,
+            conditional_on=conditional_on,
+            attributes=attributes,
+            cost_matrix=cost_matrix,
+        ),
     )
     epsilons = [read_share(each, "--epsilon") for piece in epsilon or () for each in piece.split(",")]
     prepared = prepare(asked, terminal)
     if prepared.test is None:
         raise UsageError("frontier measures on held-out rows: set --holdout above 0.")
     path = trace(prepared, epsilons, terminal)
+    finish(path, prepared.task.path_metric, output, plot, terminal)
+    return ExitCode.OK
+
+
+def finish(path: Frontier, metric: str, output: str | None, plot: str | None, terminal: Terminal) -> None:
+    """Write what is to be written, then tell."""
     if output is not None:
         write_frame(path.frame("pyarrow"), output)
     if plot is not None:
         draw(path, plot)
-    show(path, terminal)
+    show(path, metric, terminal)
     for written in (output, plot):
         if written is not None:
             terminal.say(written)
-    terminal.result({"command": "frontier", "base": _base(path), "points": path.frame("pyarrow").to_pylist()})
-    return ExitCode.OK
+    points = path.frame("pyarrow").to_pylist()
+    terminal.result({"command": "frontier", "base": _base(path, metric), "points": points})
 
 
 def trace(prepared: Prepared, epsilons: list[float], terminal: Terminal) -> Frontier:
     """The path, with a bar over its points once the models are learned."""
     rows, test = prepared.fit, prepared.test
     assert test is not None
-    known = {"X": test.X, "y": test.y, "sensitive_features": test.groups, "sample_weight": test.weights}
     total, done = len(set(epsilons)) or N_POINTS, 0
     with terminal.working("Tracing"):
 
@@ -112,7 +135,7 @@ def trace(prepared: Prepared, epsilons: list[float], terminal: Terminal) -> Fron
             rows.X,
             rows.y,
             epsilons=epsilons or None,
-            test=known,
+            test=test.known(),
             callback=count,
             **rows.fit_arguments(),
         )
@@ -128,16 +151,20 @@ def draw(path: Frontier, output: str) -> None:
         figure.savefig(file, format=kind, dpi=150, bbox_inches="tight")
 
 
-def show(path: Frontier, terminal: Terminal) -> None:
-    """A row for each tolerance, the scores without a parity step last."""
+def show(path: Frontier, metric: str, terminal: Terminal) -> None:
+    """A row for each tolerance, what would be without a parity step last."""
     rows = [
-        [f"{point.epsilon:.4g}", f"{point.measures.risk:.4g}", share(increase), f"{ks:.3f}"]
-        for point, increase, ks in zip(path.points, path.risk_increase, path.max_ks, strict=True)
+        [f"{point.epsilon:.4g}", f"{point.measures.risk:.4g}", share(increase), _largest(point, metric)]
+        for point, increase in zip(path.points, path.risk_increase, strict=True)
     ]
-    rows.append(["no parity step", f"{path.base.risk:.4g}", "", f"{path.base.largest('ks'):.3f}"])
-    terminal.table(["epsilon", "risk", "increase", "largest KS"], rows)
+    rows.append(["no parity step", f"{path.base.risk:.4g}", "", f"{path.base.largest(metric):.3f}"])
+    terminal.table(["epsilon", "risk", "increase", f"largest {metric.upper()}"], rows)
 
 
-def _base(path: Frontier) -> dict[str, Any]:
-    ks = dict(zip(map(str, path.base.groups), path.base.distances["ks"], strict=True))
-    return {"risk": path.base.risk, "max_ks": path.base.largest("ks"), "ks": ks}
+def _largest(point: FrontierPoint, metric: str) -> str:
+    return f"{point.measures.largest(metric):.3f}"
+
+
+def _base(path: Frontier, metric: str) -> dict[str, Any]:
+    by_group = zip(map(str, path.base.groups), path.base.distances[metric], strict=True)
+    return {"risk": path.base.risk, f"max_{metric}": path.base.largest(metric), metric: dict(by_group)}

@@ -6,8 +6,9 @@ import numpy as np
 
 from evenhand.cli import options as opt
 from evenhand.cli.errors import ExitCode
-from evenhand.cli.models import load_model, model_kinds
+from evenhand.cli.models import label_cell, load_model, model_kinds
 from evenhand.cli.terminal import Terminal
+from evenhand.reporting.words import label_text, within_text
 
 EXAMPLE = "Example: `evenhand info model.evenhand`"
 
@@ -24,12 +25,18 @@ def info(
     loaded = load_model(model, trust)
     found = describe(loaded)
     certificate = loaded.certificate_
+    among = f" {found['within']}" if found["within"] else ""
     terminal.say(
-        f"{found['class']} with parity {certificate.parity!r}, {found['atoms']} atoms from "
-        f"{found['low']:.4g} to {found['high']:.4g}, beta {found['beta']:.4g}. "
-        f"The solver: {certificate.message}"
+        f"{found['class']} with parity {certificate.parity!r}{among}, {found['predicts']}, "
+        f"beta {found['beta']:.4g}. The solver: {certificate.message}"
     )
-    columns = certificate.groups, found["shares"], certificate.epsilon, certificate.violation
+    within = not loaded.notion_.is_plain
+    columns = (
+        [label_text(group, within=within) for group in certificate.groups],
+        found["shares"],
+        certificate.epsilon,
+        certificate.violation,
+    )
     rows = [[group, f"{share:.1%}", *numbers] for group, share, *numbers in zip(*columns, strict=True)]
     terminal.table(["group", "share", "epsilon", "reached on the rows of the fit"], rows)
     terminal.say(
@@ -45,13 +52,23 @@ def describe(model: Any) -> dict[str, Any]:
     """Facts of a fitted model."""
     step = model.postprocessor_
     names = getattr(model, "feature_names_in_", np.array([])).tolist()
+    classes = [label_cell(label) for label in getattr(model, "classes_", np.array([])).tolist()]
+    low, high = float(step.atoms_[0]), float(step.atoms_[-1])
+    values = (
+        f"classes {', '.join(classes)}"
+        if classes
+        else f"{len(step.atoms_)} atoms from {low:.4g} to {high:.4g}"
+    )
     return {
         "class": type(model).__name__,
         "outcome_model": type(_last(model.estimator_)).__name__,
         "group_model": type(_last(model.sensitive_estimator_)).__name__,
         "atoms": len(step.atoms_),
-        "low": float(step.atoms_[0]),
-        "high": float(step.atoms_[-1]),
+        "low": low,
+        "high": high,
+        "classes": classes or None,
+        "predicts": values,
+        "within": within_text(model),
         "beta": float(step.beta_),
         "shares": step.group_prior_.tolist(),
         "features": model_kinds(model) or dict.fromkeys(names, "as in the fit"),
@@ -59,4 +76,6 @@ def describe(model: Any) -> dict[str, Any]:
 
 
 def _last(model: Any) -> Any:
+    if isinstance(model, list):  # one for each attribute
+        return _last(model[0])
     return model.steps[-1][1] if hasattr(model, "steps") else model

@@ -1,6 +1,6 @@
 """`evenhand predict`: rows in, the same rows with predictions out, in bounded memory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -14,16 +14,11 @@ from evenhand.cli.errors import DataError, ExitCode, UsageError, plain
 from evenhand.cli.models import feature_names, load_model, model_kinds
 from evenhand.cli.rows import feature_kinds
 from evenhand.cli.tables import STANDARD, Advance, Source, read_batches, read_table
+from evenhand.cli.tasks import Kind, find_kind_of_prediction, task_of
 from evenhand.cli.terminal import Terminal
 from evenhand.cli.writing import table_writer
 
 EXAMPLE = "Example: `evenhand predict model.evenhand new.csv -o scored.csv --id applicant`"
-KINDS = {  # what a column of the output holds, and what that does to parity
-    "draw": lambda model, X, ids: model.predict(X, ids=ids),  # kept
-    "mean": lambda model, X, ids: model.predict_mean(X),  # kept for means only
-    "median": lambda model, X, ids: model.predict_quantile(X, 0.5),  # not kept in general
-    "score": lambda model, X, ids: model.estimator_.predict(X),  # what it was before
-}
 KEEP = ("all", "id", "none")
 
 
@@ -41,7 +36,11 @@ def predict(
     ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option(help="What to add: draw (the default), mean, median, score; several will do."),
+        typer.Option(
+            help="What to add; several will do. draw, mean, median, quantile:0.9, pmf or score of numbers; "
+            "draw, proba, mode or score of classes.",
+            show_default="draw",
+        ),
     ] = None,
     keep: Annotated[
         str, typer.Option(metavar="COLUMN", help="Columns of the input to keep: all, id or none.")
@@ -64,12 +63,9 @@ def predict(
         raise UsageError("--json and the rows both want standard output: write the rows to a file with -o.")
     if keep not in KEEP or (keep == "id" and id is None):
         raise UsageError(f"--keep is one of {', '.join(KEEP)}, and needs --id for id: got {keep!r}.")
-    wanted = {name if each == "draw" else each: each for each in kind or ["draw"]}
-    if unknown := [each for each in wanted.values() if each not in KINDS]:
-        raise UsageError(f"--kind is one of {', '.join(KINDS)}: got {unknown[0]!r}.")
     terminal = Terminal(quiet, as_json, data_on_stdout=output == STANDARD)
     source = Source.of(data, input_format, delimiter)
-    scoring = Scoring(load_model(model, trust), wanted, id, keep)
+    scoring = Scoring.of(load_model(model, trust), kind or ["draw"], name, id, keep)
     n_rows = 0
     with (
         terminal.working("Predicting") as advance,
@@ -79,8 +75,8 @@ def predict(
             write(table)
             n_rows += table.num_rows
     if output != STANDARD:
-        terminal.say(f"{n_rows} rows with {', '.join(wanted)}: {output}")
-    terminal.result({"command": "predict", "rows": n_rows, "output": output, "columns": list(wanted)})
+        terminal.say(f"{n_rows} rows with {', '.join(scoring.kinds)}: {output}")
+    terminal.result({"command": "predict", "rows": n_rows, "output": output, "columns": scoring.columns})
     return ExitCode.OK
 
 
@@ -89,9 +85,21 @@ class Scoring:
     """A model and what to write of each row."""
 
     model: Any
-    columns: dict[str, str]  # name of each new column, and its kind
+    kinds: dict[str, Kind]  # by the name of what they add
     id: str | None
     keep: str
+
+    @classmethod
+    def of(cls, model: Any, kinds: Sequence[str], name: str, id: str | None, keep: str) -> "Scoring":
+        """The kinds by their names; draws are called `name`."""
+        task = task_of(model)
+        found = {name if each == "draw" else each: find_kind_of_prediction(task, each) for each in kinds}
+        return cls(model, found, id, keep)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the new columns."""
+        return [column for name, kind in self.kinds.items() for column in kind.columns(name, self.model)]
 
     def batches(self, source: Source, advance: Advance | None = None) -> Iterator[pa.Table]:
         """The rows with their predictions, batch by batch."""
@@ -114,8 +122,10 @@ class Scoring:
             raise DataError(f"The rows have a column {plain(taken[0])} already: choose another with --name.")
         X = make_features(table, kinds, first_row)
         ids = None if self.id is None else as_ids(table, self.id)
-        for column, kind in self.columns.items():
-            kept = kept.append_column(column, pa.array(np.asarray(KINDS[kind](self.model, X, ids))))
+        for name, kind in self.kinds.items():
+            values = np.asarray(kind.values(self.model, X, ids))
+            for column, part in zip(kind.columns(name, self.model), np.atleast_2d(values.T), strict=True):
+                kept = kept.append_column(column, pa.array(part))
         return kept
 
     def _kept(self, table: pa.Table) -> pa.Table:

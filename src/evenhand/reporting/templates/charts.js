@@ -44,7 +44,7 @@ function note(root, frame, x, y, text, kind) {
 
 function drawDistribution(box, state, stage, name, top) {
   const { facts, chosen, cumulative } = state;
-  const everybody = stage.shares.at(-1);
+  const everybody = stage.shares[everybodyCurve(state)];
   const curves = chosen.map((slot) => [slot.look, stage.shares[slot.curve]]);
   const said = `${name}: ${cumulative ? "cumulative " : ""}shares of predictions by group. The numbers are in the table below.`;
   if (facts.scale.bars) drawBars(box, facts.scale, everybody, curves, said, top);

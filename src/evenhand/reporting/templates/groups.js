@@ -2,6 +2,13 @@
 const LOOKS = 6;
 const AT_FIRST = 4;
 
+// The curve that groups are compared with: that of their stratum where all chosen ones are of one, else of all rows.
+function everybodyCurve({ facts, chosen }) {
+  const curves = facts.before.shares.length;
+  const strata = new Set(chosen.map((slot) => facts.groups[slot.group].stratum));
+  return curves > facts.charted.length + 1 && strata.size === 1 ? facts.charted.length + [...strata][0] : curves - 1;
+}
+
 function swatch(look) {
   return svg("svg", { viewBox: "0 0 30 10", "aria-hidden": "true" }, svg("line", { class: `swatch g${look}`, x1: 0, x2: 30, y1: 5, y2: 5 }));
 }
@@ -38,7 +45,10 @@ function pickGroups(box, facts, state, changed) {
   }
 
   const judged = facts.charted.map((group, curve) => [group, curve]).filter(([group]) => facts.groups[group].judged);
-  const first = (facts.charted.length <= AT_FIRST ? facts.charted.map((group, curve) => [group, curve]) : judged.slice(0, 3));
+  const among = facts.groups[facts.charted[0]].stratum; // groups of other strata are not to be compared with these
+  const pool = (facts.charted.length <= AT_FIRST ? facts.charted.map((group, curve) => [group, curve]) : judged)
+    .filter(([group]) => facts.groups[group].stratum === among);
+  const first = pool.slice(0, facts.charted.length <= AT_FIRST ? AT_FIRST : 3);
   first.forEach(([, curve], slot) => { looks[slot] = curve; });
   const many = facts.charted.length > 12;
   const tools = html("div", { class: "tools" });

@@ -58,7 +58,7 @@ function scaled(epsilon, group) {
 
 function showDistributions() {
   const stages = [facts.before, facts.tolerances[state.place]];
-  const shown = [...state.chosen.map((slot) => slot.curve), facts.charted.length];
+  const shown = [...state.chosen.map((slot) => slot.curve), everybodyCurve(state)];
   // One height for both, so that they can be compared.
   const tall = Math.max(...stages.flatMap((stage) => shown.flatMap((curve) => stage.shares[curve]))) / 1e4;
   drawDistribution($("before"), state, stages[0], "Before", tall);
@@ -68,7 +68,7 @@ function showDistributions() {
 
 function showShares([before, after]) {
   const names = [...state.chosen.map((slot) => facts.groups[slot.group].name), "everybody"];
-  const curves = [...state.chosen.map((slot) => slot.curve), facts.charted.length];
+  const curves = [...state.chosen.map((slot) => slot.curve), everybodyCurve(state)];
   const head = html("tr", {}, html("th", { scope: "col" }, "Prediction (shares in %)"));
   for (const stage of ["before", "after"]) {
     for (const name of names) head.append(html("th", { scope: "col" }, html("bdi", {}, name), `, ${stage}`));

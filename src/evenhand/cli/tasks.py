@@ -1,0 +1,226 @@
+"""What is predicted: one entry of `TASKS` holds all in which regression and classification differ."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types
+
+from evenhand._typing import AnyArray, FloatArray
+from evenhand.cli.columns import as_classes, as_numbers, find_column, find_kind
+from evenhand.cli.errors import DataError, UsageError, one_of, plain
+from evenhand.estimators.nuisances import class_codes, default_classifier, default_regressor
+from evenhand.metrics.losses import Loss
+from evenhand.reporting.measure import METRIC_OF, counts_errors
+from evenhand.reporting.words import ERROR_RATE
+
+AUTO = "auto"
+MOST_CLASSES = 20  # that a column of text is taken for; beyond, it is more likely numbers with a slip
+# What chance and scores without ties can be measured in, for each parity of numbers.
+NUMBER_METRICS = {"cdf": "ks", "pmf": "ks", "tv": "ks", "mean": "mean", "w1": "w1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A way to predict."""
+
+    values: Callable[[Any, Any, Any], AnyArray]  # model, X, ids -> (n_rows,), or (n_rows, n_columns)
+    labels: Callable[[Any], Sequence[object]] | None = None  # model -> what the columns are called after
+
+    def columns(self, name: str, model: Any) -> list[str]:
+        """Names of the columns that it adds."""
+        return [name] if self.labels is None else [f"{name}_{_text(label)}" for label in self.labels(model)]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is predicted, and by what."""
+
+    name: str
+    estimator: str  # a public name of evenhand
+    outcome_model: Callable[[], Any]
+    read_target: Callable[[pa.Table, str], AnyArray]
+    parity: str  # by default
+    kinds: Mapping[str, Kind]
+    target: Callable[[Any, AnyArray], FloatArray]  # model, outcomes -> numbers to be measured
+    base: Callable[[Any, Any], FloatArray]  # model, X -> what would be predicted without the parity step
+    loss: Callable[[Any], Loss]
+    risk: Callable[[Any], str]  # what the average loss is called
+    metric: Callable[[Any], str]  # the distance that its parity is measured in
+    path_metric: str  # and that of a frontier
+
+
+def _squared(model: Any) -> Loss:
+    return "squared"
+
+
+def _number_metric(model: Any) -> str:
+    return NUMBER_METRICS[model.certificate_.parity]
+
+
+def _scores(model: Any, X: Any) -> FloatArray:
+    return np.asarray(model.estimator_.predict(X), dtype=np.float64)
+
+
+def _as_given(model: Any, outcomes: AnyArray) -> FloatArray:
+    return np.asarray(outcomes, dtype=np.float64)
+
+
+def _codes(model: Any, outcomes: AnyArray) -> FloatArray:
+    return class_codes(outcomes, tuple(model.classes_.tolist())).astype(np.float64)
+
+
+def _cheapest(model: Any, X: Any) -> FloatArray:
+    """The class with the smallest expected cost, as zeros and ones, (n_rows, n_classes).
+
+    A pmf has all distances, in however small a stratum.
+    """
+    proba = model._nuisances(X, None)[0]
+    table = model.postprocessor_.policy_.cost.table(proba, model.postprocessor_.atoms_)
+    chosen: FloatArray = np.eye(table.shape[1])[table.argmin(axis=1)]
+    return chosen
+
+
+def _class_loss(model: Any) -> Loss:
+    matrix = model.postprocessor_.policy_.cost.matrix
+
+    def loss(truth: FloatArray, decision: FloatArray) -> AnyArray:
+        costs: AnyArray = matrix[truth.astype(np.int64), decision.astype(np.int64)]
+        return costs
+
+    return loss
+
+
+def _class_risk(model: Any) -> str:
+    return ERROR_RATE.lower() if counts_errors(model.postprocessor_.policy_) else "expected cost"
+
+
+def _class_metric(model: Any) -> str:
+    return METRIC_OF[model.certificate_.parity]
+
+
+def _classes(model: Any) -> Sequence[object]:
+    labels: list[object] = model.classes_.tolist()
+    return labels
+
+
+def _atoms(model: Any) -> Sequence[object]:
+    atoms: list[object] = model.postprocessor_.atoms_.tolist()
+    return atoms
+
+
+DRAW = Kind(lambda model, X, ids: model.predict(X, ids=ids))  # parity is kept
+NUMBERS = {
+    "draw": DRAW,
+    "mean": Kind(lambda model, X, ids: model.predict_mean(X)),  # parity of means is
+    "median": Kind(lambda model, X, ids: model.predict_quantile(X, 0.5)),  # it is not, in general
+    "pmf": Kind(lambda model, X, ids: model.predict_pmf(X), _atoms),  # what the draw is from
+    "score": Kind(lambda model, X, ids: model.estimator_.predict(X)),  # what it was before
+}
+CLASSES = {
+    "draw": DRAW,
+    "proba": Kind(lambda model, X, ids: model.predict_proba(X), _classes),  # what the draw is from
+    "mode": Kind(lambda model, X, ids: model.predict_mode(X)),  # parity is not kept
+    "score": Kind(lambda model, X, ids: model._nuisances(X, None)[0], _classes),  # what it was before
+}
+QUANTILE = "quantile:"  # and the level, for numbers
+
+TASKS = {
+    "regression": Task(
+        "regression",
+        "ParityRegressor",
+        lambda: default_regressor()[-1],
+        as_numbers,
+        parity="cdf",
+        kinds=NUMBERS,
+        target=_as_given,
+        base=_scores,
+        loss=_squared,
+        risk=lambda model: "mean squared error",
+        metric=_number_metric,
+        path_metric="ks",
+    ),
+    "classification": Task(
+        "classification",
+        "ParityClassifier",
+        lambda: default_classifier()[-1],
+        as_classes,
+        parity="pmf",
+        kinds=CLASSES,
+        target=_codes,
+        base=_cheapest,
+        loss=_class_loss,
+        risk=_class_risk,
+        metric=_class_metric,
+        path_metric="tv",
+    ),
+}
+
+
+def task_of(model: Any) -> Task:
+    """The task of a fitted model."""
+    return next(task for task in TASKS.values() if task.estimator == type(model).__name__)
+
+
+def find_kind_of_prediction(task: Task, name: str) -> Kind:
+    """The kind of that name: one of the task's, or a quantile of numbers."""
+    if name.startswith(QUANTILE) and task.kinds is NUMBERS:
+        return Kind(_quantile(name.removeprefix(QUANTILE)))
+    if name not in task.kinds:
+        more = f", {QUANTILE}0.9" if task.kinds is NUMBERS else ""
+        raise UsageError(
+            f"--kind is one of {', '.join(task.kinds)}{more} for a {task.estimator}: got {name!r}."
+        )
+    return task.kinds[name]
+
+
+def _quantile(text: str) -> Callable[[Any, Any, Any], AnyArray]:
+    try:
+        level = float(text)
+    except ValueError:
+        level = np.nan
+    if not 0.0 < level < 1.0:
+        raise UsageError(f"--kind {QUANTILE}LEVEL needs a level between 0 and 1: got {text!r}.")
+    return lambda model, X, ids: model.predict_quantile(X, level)
+
+
+def find_task(name: str, table: pa.Table, target: str) -> tuple[Task, str]:
+    """The task of that name, or the one that the target's values suggest, with a note that says why."""
+    one_of(name, (AUTO, *TASKS), "--task")
+    if name != AUTO:
+        return TASKS[name], ""
+    values = _class_values(table, target)
+    if values is None:
+        return TASKS["regression"], ""
+    shown = ", ".join(map(plain, values[:5])) + (", ..." if len(values) > 5 else "")
+    return TASKS["classification"], (
+        f"column {plain(target)} is taken for classes, {shown}: --task regression or classification decides."
+    )
+
+
+def _class_values(table: pa.Table, target: str) -> list[str] | None:
+    """The values of a target that looks like classes: text, true and false, or two numbers."""
+    column = find_column(table, target)
+    kind = find_kind(column)
+    if kind == "moment":
+        return None
+    if kind == "number" and not pa.types.is_boolean(column.type):
+        numbers = np.unique(as_numbers(table, target))
+        if np.isfinite(numbers).sum() != 2:
+            return None
+    labels = sorted({label for label in as_classes(table, target) if label is not None})
+    if len(labels) <= MOST_CLASSES:
+        return labels
+    try:
+        as_numbers(table, target)
+    except DataError as error:
+        raise DataError(
+            f"{error} It has {len(labels)} distinct values: if these are classes, say --task classification."
+        ) from error
+    return None
+
+
+def _text(label: object) -> str:
+    return f"{label:.10g}" if isinstance(label, float) else str(label)
