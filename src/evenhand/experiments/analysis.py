@@ -85,17 +85,24 @@ def _beside(told: Curve, place: int, risk: FloatArray, ks: FloatArray) -> Row:
     """Our splits at one tolerance beside the published mean and deviation."""
     risk_off = float((risk.mean() - told.risk[place]) / told.risk_std[place])
     ks_off = float((ks.mean() - told.ks[place]) / told.ks_std[place])
-    noise = np.hypot(told.ks_std[place] / PUBLISHED_SPLITS**0.5, ks.std() / len(ks) ** 0.5)
     return {
         "risk": float(risk.mean()),
         "published_risk": float(told.risk[place]),
         "risk_off": risk_off,
+        "risk_errors": _standard_errors(risk, told.risk[place], told.risk_std[place]),
         "ks": float(ks.mean()),
         "published_ks": float(told.ks[place]),
         "ks_off": ks_off,
-        "ks_errors": float((ks.mean() - told.ks[place]) / noise),
+        "ks_errors": _standard_errors(ks, told.ks[place], told.ks_std[place]),
         "within": max(abs(risk_off), abs(ks_off)) <= 1.0,
     }
+
+
+def _standard_errors(ours: FloatArray, mean: float, deviation: float) -> float:
+    """Our mean less the published one, in standard errors of that difference."""
+    return float(
+        (ours.mean() - mean) / np.hypot(deviation / PUBLISHED_SPLITS**0.5, ours.std() / len(ours) ** 0.5)
+    )
 
 
 def paired_differences(frame: Columns) -> Columns:

@@ -7,6 +7,7 @@ import platform
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -114,7 +115,7 @@ def describe_run(command: str, **more: Any) -> dict[str, Any]:
     return {
         "command": command,
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "commit": _commit(),
+        "commit": read_commit(),
         "versions": {
             "evenhand": __version__,
             "python": platform.python_version(),
@@ -129,7 +130,8 @@ def describe_run(command: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def _commit() -> str | None:
+@cache
+def read_commit() -> str | None:
     """Of the checkout that this file is in, if it is in one."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():

@@ -57,9 +57,14 @@ def write_page(out: Path) -> Path:
     return path
 
 
+def require_plots() -> Any:
+    """The library that draws, or an error that names its extra."""
+    return import_optional("matplotlib.pyplot", extra="plot", purpose="Plotting")
+
+
 def draw_figures(frames: dict[str, Columns], folder: Path) -> None:
     """The figures of the frames that are there."""
-    pyplot = import_optional("matplotlib.pyplot", extra="plot", purpose="Plotting")
+    pyplot = require_plots()
     folder.mkdir(parents=True, exist_ok=True)
     for name, (study, draw) in FIGURES.items():
         if study in frames:
@@ -76,7 +81,9 @@ def _provenance(out: Path, studies: Iterable[str]) -> str:
         machine = f"{about['machine']['cores']} cores, {about['machine']['processor']}"
         splits = len(about["seeds"])
         link = f"[{study}](results/{PREFIX}{study}.csv)"
-        rows.append([link, f"`{about['command']}`", about["date"], about["commit"] or "", splits, machine])
+        # Cells of the first frames did not note their commit: theirs may be older than the run's.
+        commits = ", ".join(about.get("computed_at", [f"put together at {about['commit']}"]))
+        rows.append([link, f"`{about['command']}`", about["date"], commits, splits, machine])
     head = ["frame", "made by", "on", "at commit", "splits", "machine"]
     return markdown_table(head, rows)
 
@@ -150,8 +157,17 @@ def _published_row(row: dict[str, Any]) -> list[str]:
         f"{row['published_ks']:.4f}",
         f"{row['ks_off']:+.2f}",
     ]
-    outside = f"no; {abs(row['ks_errors']):.1f} standard errors of the two means in KS"
-    return [str(row["exponent"]), *told, "yes" if row["within"] else outside]
+    return [str(row["exponent"]), *told, "yes" if row["within"] else f"no: {_outside(row)}"]
+
+
+def _outside(row: dict[str, Any]) -> str:
+    """Which of the two measures is outside, and how far, in standard errors of the two means."""
+    names = {"risk": "risk", "ks": "KS"}
+    return ", ".join(
+        f"{label} by {abs(row[f'{name}_errors']):.1f} s.e."
+        for name, label in names.items()
+        if abs(row[f"{name}_off"]) > 1.0
+    )
 
 
 def _base(frame: Columns) -> str:
