@@ -109,8 +109,7 @@ def paired_differences(frame: Columns) -> Columns:
     """Ours less the other's risk at matched distances, with intervals over the splits, for `PAIRS`."""
     table: list[Row] = []
     for dataset in DATASETS:
-        measured_on = ("", "others_") if np.isfinite(_others(frame, dataset)).all() else ("",)
-        for on in measured_on:
+        for on in measured_on(frame, dataset):
             for ours, other in PAIRS:
                 pair = [curves(frame, dataset, "text", name, on) for name in (ours, other)]
                 names = {"dataset": dataset, "rows": "others" if on else "test", "ours": ours, "other": other}
@@ -118,8 +117,10 @@ def paired_differences(frame: Columns) -> Columns:
     return to_columns(table)
 
 
-def _others(frame: Columns, dataset: str) -> FloatArray:
-    return numbers(where(frame, dataset=dataset), "others_risk")
+def measured_on(frame: Columns, dataset: str) -> tuple[str, ...]:
+    """Prefixes of the measures: of the test rows, and of those beyond the subsample where there are any."""
+    others = numbers(where(frame, dataset=dataset), "others_risk")
+    return ("", "others_") if np.isfinite(others).all() else ("",)
 
 
 def _matched(ours: Curves, other: Curves) -> list[Row]:
