@@ -132,12 +132,16 @@ def describe_run(command: str, **more: Any) -> dict[str, Any]:
 
 @cache
 def read_commit() -> str | None:
-    """Of the checkout that this file is in, if it is in one."""
+    """Of the checkout that this file is in, if it is in one; `-dirty` if its sources were changed."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None
-    command = ["git", "-C", str(root), "rev-parse", "--short=12", "HEAD"]
+    git = ["git", "-C", str(root)]
     try:
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        head = subprocess.run(
+            [*git, "rev-parse", "--short=12", "HEAD"], check=True, capture_output=True, text=True
+        )
+        changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "src"]).returncode != 0
     except (OSError, subprocess.CalledProcessError):
         return None
+    return head.stdout.strip() + ("-dirty" if changed else "")

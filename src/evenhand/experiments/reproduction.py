@@ -23,7 +23,7 @@ def reproduce(
     """Run the paper's experiments, and write their frames, their figures and the page that explains them.
 
     A run can be stopped at any time and called again: what is finished is not computed again. The data
-    sets must be where `evenhand.datasets` finds them.
+    sets must be where `evenhand.datasets` finds them; its loaders fetch them with `download_if_missing=True`.
 
     Parameters
     ----------
