@@ -191,6 +191,18 @@ class AwarePlugin(AwareRegressor):
     estimator_ : fitted regressor
     postprocessor_ : ParityPostprocessor
     groups_ : array of shape (n_groups,)
+
+    Examples
+    --------
+    >>> from evenhand.baselines import AwarePlugin
+    >>> from evenhand.datasets import make_population
+    >>> from evenhand.metrics import ks_unfairness
+    >>> data = make_population(1000, n_groups=3, random_state=0)
+    >>> groups = data.sensitive_features
+    >>> model = AwarePlugin().fit(data.data, data.target, sensitive_features=groups)
+    >>> predicted = model.predict(data.data, sensitive_features=groups)
+    >>> max(ks_unfairness(predicted, groups).values()) < 0.05
+    True
     """
 
     postprocessor_: ParityPostprocessor
