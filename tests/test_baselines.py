@@ -164,6 +164,19 @@ def test_a_method_that_sees_the_group_asks_for_it(method):
         model.predict(data.data, sensitive_features=np.full(200, 7))
 
 
+@pytest.mark.parametrize("method", [WassersteinBarycentre(), AwarePlugin()])
+def test_unlabelled_rows_and_their_groups_come_together_and_show_every_group(method):
+    data = make_population(200, n_groups=3, random_state=0)
+    groups = data.sensitive_features
+    known = {"X": data.data, "y": data.target, "sensitive_features": groups}
+    with pytest.raises(ValueError, match="pass these, too"):
+        method.fit(**known, sensitive_features_unlabeled=groups)
+    some = groups != 1
+    with pytest.raises(ValueError, match="sensitive_features_unlabeled has no row of group 1"):
+        method.fit(**known, X_unlabeled=data.data[some], sensitive_features_unlabeled=groups[some])
+    assert not hasattr(method, "atoms_")
+
+
 @pytest.mark.parametrize(
     ("settings", "message"), [({"moved": 1.5}, "moved must lie"), ({"epsilon": -1.0}, "epsilon must be")]
 )

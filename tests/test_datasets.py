@@ -198,6 +198,21 @@ def test_a_population_refuses_bad_arguments_by_name(arguments, message):
         make_population(**{"n_samples": 10, **arguments})
 
 
+@pytest.mark.parametrize("shares", [(0.5, 0.5, 0.5), (0.0, 0.5, 0.5)])
+def test_shares_of_a_split_are_positive_and_sum_to_one(shares):
+    with pytest.raises(ValueError, match="sum to one"):
+        paper_split(Bunch(sensitive_features=["a", "b"] * 50), random_state=0, shares=shares)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("", "no rows"), ("a,b\n", "no rows"), ("a,b\n1,2\n3\n", "line 3 has not the 2")]
+)
+def test_half_a_file_is_refused_by_its_name(text, message, tmp_path):
+    (tmp_path / "adult.csv").write_text(text)
+    with pytest.raises(ValueError, match=rf"adult.csv is not the whole data set: .*{message}"):
+        load_adult(tmp_path)
+
+
 def test_any_bunch_with_groups_can_be_split():
     split = paper_split(Bunch(sensitive_features=["a", "b"] * 50), random_state=0)
     assert [len(rows) for rows in split] == [40, 40, 20]

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from evenhand.datasets import download, files, load_adult, load_communities, load_law_school
+from evenhand.datasets import files, load_adult, load_communities, load_law_school
 from evenhand.datasets.download import SOURCES, Source, adult_layout, fetch, rows_digest
 
 pytest.importorskip("pooch")
@@ -142,9 +142,17 @@ def test_a_disk_that_fills_up_leaves_no_half_written_file(site, monkeypatch, tmp
     def full(*arguments):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(download.os, "replace", full)
+    monkeypatch.setattr("os.replace", full)
     with pytest.raises(OSError, match="No space"):
         load_law_school(tmp_path, download_if_missing=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_of_words_in_the_place_of_the_rows_is_refused(site, tmp_path):
+    site.pages["/adult.data"] = "<html>\n<p>Closed today, sorry.</p>\n</html>\n"
+    source = replace(SOURCES["adult.csv"], url=site.url("/adult.data"))
+    with pytest.raises(ConnectionError, match=r"another file.*data_home="):
+        fetch(source, "adult.csv", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from evenhand.experiments import reproduce, rows
-from evenhand.experiments.analysis import Curves, _matched, curves
+from evenhand.experiments.analysis import Curves, _beside, _matched, curves
 from evenhand.experiments.comparison import compute_comparison
 from evenhand.experiments.frames import (
     read_about,
@@ -22,10 +22,10 @@ from evenhand.experiments.frames import (
     write_csv,
     write_frame,
 )
-from evenhand.experiments.page import frame_path, write_page
+from evenhand.experiments.page import _outside, frame_path, write_page
 from evenhand.experiments.published import DATASETS, published
 from evenhand.experiments.rows import prepare
-from evenhand.experiments.runner import Cell, run_cells
+from evenhand.experiments.runner import Cell, made_at, run_cells
 from evenhand.experiments.studies import FULL, QUICK, STUDIES
 
 COUNTER = """
@@ -145,17 +145,41 @@ def test_cells_of_a_scale_are_distinct_and_the_quick_ones_are_fewer():
         assert len(quick) <= len(full)
 
 
+def test_cells_say_at_which_commits_they_were_computed(tmp_path, monkeypatch):
+    for commit, n_cells in (("first", 2), ("second", 3)):
+        monkeypatch.setattr("evenhand.experiments.runner.read_commit", lambda commit=commit: commit)
+        run_cells(make_cells(n_cells), compute_square, tmp_path)
+    assert made_at(make_cells(2), tmp_path) == ["first"]
+    assert made_at(make_cells(3), tmp_path) == ["first", "second"]
+
+
+def test_a_run_without_the_library_that_draws_stops_before_it_computes(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    monkeypatch.setattr("evenhand.experiments.reproduction.run_cells", never)
+    with pytest.raises(ImportError, match=r"evenhand\[plot\]"):
+        reproduce(tmp_path, only="synthetic")
+
+
+def test_a_point_outside_says_in_which_measure_and_how_far():
+    told = published("lawschool").ours
+    off = np.array([-1.0, 1.0]) * told.risk_std[0]  # so that our deviation is the published one
+    row = _beside(told, 0, told.risk[0] + 2.0 * told.risk_std[0] + off, np.full(2, told.ks[0]))
+    assert (row["within"], row["ks_errors"]) == (False, 0.0)
+    assert row["risk_errors"] == pytest.approx(2.0 / np.sqrt(1 / 10 + 1 / 2))
+    assert _outside(row) == "risk by 2.6 s.e."
+
+
 def test_only_names_a_study():
     with pytest.raises(ValueError, match="Valid names: convergence, comparison"):
         reproduce("nowhere", only="comparision")
 
 
 def test_reproduce_writes_frame_figure_and_page_and_computes_nothing_twice(tmp_path, monkeypatch):
-    page = reproduce(tmp_path, quick=True, only="synthetic", n_jobs=1)
+    page = reproduce(tmp_path, quick=True, only=iter(["synthetic"]), n_jobs=1)
     assert "figures/reproduction-synthetic.png" in page.read_text()
     assert (tmp_path / "figures" / "reproduction-synthetic.png").stat().st_size > 10_000
     about = read_about(frame_path(tmp_path, "synthetic"))
-    assert {"command", "commit", "date", "machine", "scale", "seeds", "versions"} <= set(about)
+    assert {"command", "commit", "computed_at", "date", "machine", "scale", "seeds", "versions"} <= set(about)
     before = frame_path(tmp_path, "synthetic").read_text()
     monkeypatch.setattr("evenhand.experiments.synthetic.make_paper_synthetic", never)
     reproduce(tmp_path, quick=True, only="synthetic", n_jobs=1)

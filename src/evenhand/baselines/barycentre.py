@@ -48,6 +48,8 @@ class AwareRegressor(PmfRegressor):
         X_unlabeled, sensitive_features_unlabeled : like X and sensitive_features, default=None
             Rows for the step by group; without them those of X serve.
         """
+        if X_unlabeled is None and sensitive_features_unlabeled is not None:
+            raise ValueError("sensitive_features_unlabeled is for the rows of X_unlabeled: pass these, too.")
         (X,) = indexable(X)
         target = check_target(y, type(self).__name__)
         check_consistent_length(X, target)
@@ -58,6 +60,7 @@ class AwareRegressor(PmfRegressor):
         if X_unlabeled is not None:
             name, n_rows = "sensitive_features_unlabeled", _num_samples(X_unlabeled)
             rows, known = X_unlabeled, encode_known(sensitive_features_unlabeled, n_rows, groups.labels, name)
+            _require_every_group(known, name)
         step = self._fit_step(model_values(model, rows), known)
         validate_data(self, X, skip_check_array=True)
         self.__dict__.update(step, estimator_=model, groups_=np.fromiter(groups.labels, dtype=object))
@@ -188,6 +191,18 @@ class AwarePlugin(AwareRegressor):
     estimator_ : fitted regressor
     postprocessor_ : ParityPostprocessor
     groups_ : array of shape (n_groups,)
+
+    Examples
+    --------
+    >>> from evenhand.baselines import AwarePlugin
+    >>> from evenhand.datasets import make_population
+    >>> from evenhand.metrics import ks_unfairness
+    >>> data = make_population(1000, n_groups=3, random_state=0)
+    >>> groups = data.sensitive_features
+    >>> model = AwarePlugin().fit(data.data, data.target, sensitive_features=groups)
+    >>> predicted = model.predict(data.data, sensitive_features=groups)
+    >>> max(ks_unfairness(predicted, groups).values()) < 0.05
+    True
     """
 
     postprocessor_: ParityPostprocessor
@@ -215,6 +230,15 @@ class AwarePlugin(AwareRegressor):
     def _pmf(self, scores: FloatArray, groups: Groups) -> FloatArray:
         best = self.postprocessor_.predict_pmf(scores, groups.one_hot()).argmax(axis=1)
         return one_hot(best, len(self.atoms_))
+
+
+def _require_every_group(groups: Groups, name: str) -> None:
+    present = np.bincount(groups.codes, minlength=len(groups.labels)) > 0
+    if not present.all():
+        raise ValueError(
+            f"{name} has no row of group {groups.labels[present.argmin()]!r}: the step by group needs "
+            "rows of each. Add some, or leave X_unlabeled out."
+        )
 
 
 def _least_move(

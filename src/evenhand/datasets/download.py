@@ -1,13 +1,13 @@
 """The data sets' public homes: a download that is checked, kept, and never half there."""
 
 import hashlib
-import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evenhand._atomic import whole_file
 from evenhand._optional import import_optional
 
 GERRYFAIR = "https://raw.githubusercontent.com/algowatchpenn/GerryFair"
@@ -52,7 +52,8 @@ def fetch(source: Source, file_name: str, folder: Path) -> Path:
             "that folder in the environment variable EVENHAND_DATA."
         ) from error
     folder.mkdir(parents=True, exist_ok=True)
-    _write_at_once(path, content)
+    with whole_file(path) as file:
+        file.write(content)
     return path
 
 
@@ -87,6 +88,8 @@ def adult_layout(text: str) -> str:
     draws the same rows from either.
     """
     rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines() if line.strip()]
+    if any(len(row) != len(ADULT_COLUMNS) for row in rows):
+        raise ValueError(f"not every row has {len(ADULT_COLUMNS)} cells: this is another file.")
     loss, gain = ADULT_COLUMNS.index("capital.loss"), ADULT_COLUMNS.index("capital.gain")
     rows.sort(key=lambda row: (-int(row[loss]), -int(row[gain])))
     lines = [",".join(cell if cell.isdigit() else f'"{cell}"' for cell in row) for row in rows]
@@ -128,15 +131,3 @@ def _converted(source: Source, file_name: str, text: str) -> bytes:
             "changed at its home, or the download was cut short."
         )
     return converted.encode()
-
-
-def _write_at_once(path: Path, content: bytes) -> None:
-    """Write under another name and rename: whoever looks sees the whole file or none."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

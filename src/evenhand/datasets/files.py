@@ -205,7 +205,14 @@ def load_adult(
 def _read_table(file_name: str, data_home: str | Path | None, download_if_missing: bool) -> Table:
     path = _find(file_name, data_home, download_if_missing)
     with path.open(newline="", encoding="utf-8") as lines:
-        header, *rows = csv.reader(lines)
+        header: list[str] = next(reader := csv.reader(lines), [])
+        rows = list(reader)
+    broken = [number for number, row in enumerate(rows, start=2) if len(row) != len(header)]
+    if broken or not rows:
+        what = (
+            f"line {broken[0]} has not the {len(header)} cells of the header" if broken else "it has no rows"
+        )
+        raise ValueError(f"{path} is not the whole data set: {what}. Get the file again.")
     return dict(zip(header, np.array(rows).T, strict=True))
 
 

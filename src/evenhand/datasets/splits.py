@@ -1,5 +1,6 @@
 """The paper's split of a data set."""
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,6 +53,8 @@ def paper_split(
     if size is not None and size < len(rows):
         rows = rng.permutation(rows)[:size]
     first, second, last = shares
+    if min(shares) <= 0.0 or not math.isclose(sum(shares), 1.0):
+        raise ValueError(f"shares must be three positive numbers that sum to one: got {shares!r}.")
     rest, test = train_test_split(rows, test_size=last, stratify=groups[rows], random_state=rng)
     share = second / (first + second)
     labeled, unlabeled = train_test_split(rest, test_size=share, stratify=groups[rest], random_state=rng)

@@ -85,25 +85,31 @@ def _beside(told: Curve, place: int, risk: FloatArray, ks: FloatArray) -> Row:
     """Our splits at one tolerance beside the published mean and deviation."""
     risk_off = float((risk.mean() - told.risk[place]) / told.risk_std[place])
     ks_off = float((ks.mean() - told.ks[place]) / told.ks_std[place])
-    noise = np.hypot(told.ks_std[place] / PUBLISHED_SPLITS**0.5, ks.std() / len(ks) ** 0.5)
     return {
         "risk": float(risk.mean()),
         "published_risk": float(told.risk[place]),
         "risk_off": risk_off,
+        "risk_errors": _standard_errors(risk, told.risk[place], told.risk_std[place]),
         "ks": float(ks.mean()),
         "published_ks": float(told.ks[place]),
         "ks_off": ks_off,
-        "ks_errors": float((ks.mean() - told.ks[place]) / noise),
+        "ks_errors": _standard_errors(ks, told.ks[place], told.ks_std[place]),
         "within": max(abs(risk_off), abs(ks_off)) <= 1.0,
     }
+
+
+def _standard_errors(ours: FloatArray, mean: float, deviation: float) -> float:
+    """Our mean less the published one, in standard errors of that difference."""
+    return float(
+        (ours.mean() - mean) / np.hypot(deviation / PUBLISHED_SPLITS**0.5, ours.std() / len(ours) ** 0.5)
+    )
 
 
 def paired_differences(frame: Columns) -> Columns:
     """Ours less the other's risk at matched distances, with intervals over the splits, for `PAIRS`."""
     table: list[Row] = []
     for dataset in DATASETS:
-        measured_on = ("", "others_") if np.isfinite(_others(frame, dataset)).all() else ("",)
-        for on in measured_on:
+        for on in measured_on(frame, dataset):
             for ours, other in PAIRS:
                 pair = [curves(frame, dataset, "text", name, on) for name in (ours, other)]
                 names = {"dataset": dataset, "rows": "others" if on else "test", "ours": ours, "other": other}
@@ -111,8 +117,10 @@ def paired_differences(frame: Columns) -> Columns:
     return to_columns(table)
 
 
-def _others(frame: Columns, dataset: str) -> FloatArray:
-    return numbers(where(frame, dataset=dataset), "others_risk")
+def measured_on(frame: Columns, dataset: str) -> tuple[str, ...]:
+    """Prefixes of the measures: of the test rows, and of those beyond the subsample where there are any."""
+    others = numbers(where(frame, dataset=dataset), "others_risk")
+    return ("", "others_") if np.isfinite(others).all() else ("",)
 
 
 def _matched(ours: Curves, other: Curves) -> list[Row]:

@@ -7,6 +7,7 @@ import platform
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -114,7 +115,7 @@ def describe_run(command: str, **more: Any) -> dict[str, Any]:
     return {
         "command": command,
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "commit": _commit(),
+        "commit": read_commit(),
         "versions": {
             "evenhand": __version__,
             "python": platform.python_version(),
@@ -129,13 +130,18 @@ def describe_run(command: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def _commit() -> str | None:
-    """Of the checkout that this file is in, if it is in one."""
+@cache
+def read_commit() -> str | None:
+    """Of the checkout that this file is in, if it is in one; `-dirty` if its sources were changed."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None
-    command = ["git", "-C", str(root), "rev-parse", "--short=12", "HEAD"]
+    git = ["git", "-C", str(root)]
     try:
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        head = subprocess.run(
+            [*git, "rev-parse", "--short=12", "HEAD"], check=True, capture_output=True, text=True
+        )
+        changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "src"]).returncode != 0
     except (OSError, subprocess.CalledProcessError):
         return None
+    return head.stdout.strip() + ("-dirty" if changed else "")

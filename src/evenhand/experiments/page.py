@@ -16,6 +16,7 @@ from evenhand.experiments.analysis import (
     against_published,
     below_published,
     curves,
+    measured_on,
     oracle_table,
     paired_differences,
     solver_table,
@@ -57,9 +58,14 @@ def write_page(out: Path) -> Path:
     return path
 
 
+def require_plots() -> Any:
+    """The library that draws, or an error that names its extra."""
+    return import_optional("matplotlib.pyplot", extra="plot", purpose="Plotting")
+
+
 def draw_figures(frames: dict[str, Columns], folder: Path) -> None:
     """The figures of the frames that are there."""
-    pyplot = import_optional("matplotlib.pyplot", extra="plot", purpose="Plotting")
+    pyplot = require_plots()
     folder.mkdir(parents=True, exist_ok=True)
     for name, (study, draw) in FIGURES.items():
         if study in frames:
@@ -76,7 +82,9 @@ def _provenance(out: Path, studies: Iterable[str]) -> str:
         machine = f"{about['machine']['cores']} cores, {about['machine']['processor']}"
         splits = len(about["seeds"])
         link = f"[{study}](results/{PREFIX}{study}.csv)"
-        rows.append([link, f"`{about['command']}`", about["date"], about["commit"] or "", splits, machine])
+        # Cells of the first frames did not note their commit: theirs may be older than the run's.
+        commits = ", ".join(about.get("computed_at", [f"put together at {about['commit']}"]))
+        rows.append([link, f"`{about['command']}`", about["date"], commits, splits, machine])
     head = ["frame", "made by", "on", "at commit", "splits", "machine"]
     return markdown_table(head, rows)
 
@@ -116,6 +124,7 @@ def _comparison(frame: Columns) -> dict[str, str]:
         "base": _base(frame),
         "adw": _adw(frame),
         "matched": _matched(frame),
+        "tightest": _tightest(frame),
         "published_means": _published_means(frame),
         "calibration": _calibration(frame),
     }
@@ -150,8 +159,17 @@ def _published_row(row: dict[str, Any]) -> list[str]:
         f"{row['published_ks']:.4f}",
         f"{row['ks_off']:+.2f}",
     ]
-    outside = f"no; {abs(row['ks_errors']):.1f} standard errors of the two means in KS"
-    return [str(row["exponent"]), *told, "yes" if row["within"] else outside]
+    return [str(row["exponent"]), *told, "yes" if row["within"] else f"no: {_outside(row)}"]
+
+
+def _outside(row: dict[str, Any]) -> str:
+    """Which of the two measures is outside, and how far, in standard errors of the two means."""
+    names = {"risk": "risk", "ks": "KS"}
+    return ", ".join(
+        f"{label} by {abs(row[f'{name}_errors']):.1f} s.e."
+        for name, label in names.items()
+        if abs(row[f"{name}_off"]) > 1.0
+    )
 
 
 def _base(frame: Columns) -> str:
@@ -213,6 +231,19 @@ def _verdict(part: Columns) -> list[str]:
     return [f"{difference.mean():+.5f} ({share:+.1%})", *counts]
 
 
+def _tightest(frame: Columns) -> str:
+    """The smallest mean distance of each method, and its mean risk there."""
+    methods = ("cdf", "cdf_tuned", "cdf_tuned_both", "paper", "adw_1", "adw_2")
+    rows = []
+    for dataset in DATASETS:
+        for on in measured_on(frame, dataset):
+            found = [curves(frame, dataset, "text", method, on) for method in methods]
+            ends = [(each.ks.mean(axis=0).argmin(), each) for each in found]
+            cells = [f"{one.ks[:, at].mean():.3f} ({one.risk[:, at].mean():.5f})" for at, one in ends]
+            rows.append([TITLES[dataset], "others" if on else "test", *cells])
+    return markdown_table(["data set", "rows", *(f"`{method}`" for method in methods)], rows)
+
+
 def _published_means(frame: Columns) -> str:
     table = below_published(frame)
     rows = []
@@ -236,7 +267,7 @@ def _calibration(frame: Columns) -> str:
     }
     rows = []
     for dataset in DATASETS:
-        on = "others_" if np.isfinite(numbers(where(frame, dataset=dataset), "others_risk")).all() else ""
+        on = measured_on(frame, dataset)[-1]
         for method, name in methods.items():
             found = curves(frame, dataset, "text", method, on)
             asked = [int(np.argmin(np.abs(found.epsilon - level))) for level in (0.0, 0.06, 0.1)]

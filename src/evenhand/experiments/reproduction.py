@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from evenhand.experiments.frames import describe_run, to_columns, write_frame
-from evenhand.experiments.page import frame_path, write_page
-from evenhand.experiments.runner import Progress, run_cells
+from evenhand.experiments.page import frame_path, require_plots, write_page
+from evenhand.experiments.runner import Progress, made_at, run_cells
 from evenhand.experiments.studies import FULL, QUICK, STUDIES
 
 CELLS = ".cells"  # folder of the finished cells, in the folder of the results
@@ -23,7 +23,7 @@ def reproduce(
     """Run the paper's experiments, and write their frames, their figures and the page that explains them.
 
     A run can be stopped at any time and called again: what is finished is not computed again. The data
-    sets must be where `evenhand.datasets` finds them.
+    sets must be where `evenhand.datasets` finds them; its loaders fetch them with `download_if_missing=True`.
 
     Parameters
     ----------
@@ -44,21 +44,22 @@ def reproduce(
     Path
         The page, made of the frames that are there.
     """
+    require_plots()  # first: a run of hours must not end for want of them
     out = Path(out)
     scale = QUICK if quick else FULL
-    chosen = [STUDIES[name] for name in _names(only)]
+    names = _names(only)
+    chosen = [STUDIES[name] for name in names]
     plans = [list(study.cells(scale)) for study in chosen]
     total, before = sum(map(len, plans)), 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    about = describe_run(_command(out, quick, only), scale=scale.name)
+    about = describe_run(_command(out, quick, None if only is None else names), scale=scale.name)
     for study, cells in zip(chosen, plans, strict=True):
         report = None if progress is None else _shifted(progress, before, total)
         jobs = 1 if study.alone else n_jobs or cores
         rows = run_cells(cells, study.compute, out / CELLS, n_jobs=jobs, progress=report)
-        seeds = sorted({cell.split for cell in cells})
-        write_frame(
-            to_columns(rows), frame_path(out, study.name), {**about, "study": study.name, "seeds": seeds}
-        )
+        made = {"study": study.name, "seeds": sorted({cell.split for cell in cells})}
+        made["computed_at"] = made_at(cells, out / CELLS)
+        write_frame(to_columns(rows), frame_path(out, study.name), about | made)
         before += len(cells)
     return write_page(out)
 
@@ -66,7 +67,7 @@ def reproduce(
 def _names(only: str | Iterable[str] | None) -> list[str]:
     if only is None:
         return list(STUDIES)
-    names = [only] if isinstance(only, str) else list(only)
+    names = [only] if isinstance(only, str) else list(dict.fromkeys(only))
     unknown = [name for name in names if name not in STUDIES]
     if unknown or not names:
         wrong = f"got {unknown[0]!r}" if unknown else "got none"
@@ -74,10 +75,10 @@ def _names(only: str | Iterable[str] | None) -> list[str]:
     return names
 
 
-def _command(out: Path, quick: bool, only: str | Iterable[str] | None) -> str:
+def _command(out: Path, quick: bool, names: list[str] | None) -> str:
     """The call, as a line of Python."""
-    names = "" if only is None else f", only={_names(only)}"
-    return f"evenhand.experiments.reproduce({str(out)!r}, quick={quick}{names})"
+    only = "" if names is None else f", only={names}"
+    return f"evenhand.experiments.reproduce({str(out)!r}, quick={quick}{only})"
 
 
 def _shifted(progress: Progress, before: int, total: int) -> Progress:

@@ -7,7 +7,6 @@ where it was, and a run with other settings never reads what is not its own.
 
 import hashlib
 import json
-import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,9 +18,10 @@ from typing import Any
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
+from evenhand._atomic import whole_file
 from evenhand._kernels.chunks import get_num_threads, set_num_threads
 from evenhand._version import __version__
-from evenhand.experiments.frames import Row
+from evenhand.experiments.frames import Row, read_commit
 
 Progress = Callable[[int, int, str], None]  # cells done, cells in all, name of the last one
 Compute = Callable[["Cell"], list[Row]]
@@ -94,17 +94,22 @@ def run_cells(
     return [row for cell in dict.fromkeys(cells) for row in _read(store, cell)]
 
 
+def made_at(cells: Sequence[Cell], store: Path) -> list[str]:
+    """Commits at which finished cells were computed: more than one where a run went on after a change."""
+    records = (json.loads(_file(store, cell).read_text()) for cell in cells)
+    return sorted({record.get("commit") or "unknown" for record in records})
+
+
 def _finish(cell: Cell, compute: Compute, store: Path) -> str:
     """Compute a cell and keep its rows: all of them or, where the process ends before, none."""
     begin = perf_counter()
     with _one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # clipped scores and spent budgets are what is being studied
         rows = compute(cell)
-    record = {"cell": asdict(cell), "seconds": perf_counter() - begin, "rows": rows}
-    path = _file(store, cell)
-    draft = path.with_suffix(f".{os.getpid()}.tmp")
-    draft.write_text(json.dumps(record))
-    os.replace(draft, path)
+    seconds = perf_counter() - begin
+    record = {"cell": asdict(cell), "commit": read_commit(), "seconds": seconds, "rows": rows}
+    with whole_file(_file(store, cell)) as file:
+        file.write(json.dumps(record).encode())
     return cell.key
 
 
