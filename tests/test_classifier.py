@@ -386,3 +386,12 @@ def test_a_tolerance_that_could_mean_two_things_is_refused():
     odds = {"groups": BOTH.to_numpy(), "attributes": "separate", "criterion": "equalized_odds"}
     with pytest.raises(ValueError, match="could mean more than one part"):  # column 0 or class 0?
         fit(**odds, y=np.minimum(Y, 1), epsilon={0: 0.02, 1: 0.05})
+
+
+def test_a_group_that_is_not_there_in_a_class_of_no_concern_is_named_with_a_way_out():
+    there = (Y != 0) | (S != 1)
+    rows = {"X": X[there], "y": Y[there], "groups": S[there]}
+    with pytest.raises(ValueError, match=r"none of \(class, group\) \(0, 1\)"):
+        fit(**rows, criterion="equal_opportunity", pos_label=2)
+    with pytest.warns(IndependenceWarning):
+        fit(**rows, criterion="equal_opportunity", pos_label=2, joint="product")

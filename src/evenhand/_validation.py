@@ -373,7 +373,7 @@ def require_mass(groups: Labels, mass: FloatArray) -> None:
         if not share > 0:
             raise ValueError(
                 f"group_proba gives group {label!r} no mass: its probability is zero in every row. "
-                "Leave its column out."
+                "Leave its column out, or add rows that may be in it."
             )
 
 

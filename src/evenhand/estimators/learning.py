@@ -153,6 +153,20 @@ def require_cells(
             f"min_group_size={smallest}: parity there would be parity of noise. Join groups or strata, "
             "collect more rows, or lower min_group_size."
         )
+    if notion.joint:
+        _require_joint_cells(notion, attributes, data)
+
+
+def _require_joint_cells(notion: Notion, attributes: Sequence[Groups], data: Labelled) -> None:
+    """Refuse groups that are not there in an outcome, be it one in which nothing is asked for."""
+    for targets in model_targets(notion, attributes, data):
+        absent = np.flatnonzero(np.bincount(targets.codes, minlength=len(targets.labels)) == 0)
+        if len(absent):
+            raise ValueError(
+                "To learn class and group together takes rows of every group in every class: there is none "
+                f"of (class, group) {targets.labels[absent[0]]!r}. Join groups or classes, or multiply two "
+                'models with joint="product".'
+            )
 
 
 def diagnose(
