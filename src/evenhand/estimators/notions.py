@@ -153,7 +153,7 @@ def choose_outcomes(criterion: str, classes: Labels, pos_label: object) -> Label
                 f"opportunity: there are {len(classes)} classes, {', '.join(map(repr, classes))}."
             )
         return classes[1:]
-    wanted = tuple(pos_label) if isinstance(pos_label, list | tuple | set) else (pos_label,)
+    wanted = tuple(pos_label) if isinstance(pos_label, list | tuple | set | np.ndarray) else (pos_label,)
     unknown = [label for label in wanted if label not in classes]
     if unknown or not wanted:
         raise ValueError(f"pos_label must be among {', '.join(map(repr, classes))}: got {pos_label!r}.")
