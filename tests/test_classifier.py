@@ -271,7 +271,7 @@ def test_gaps_of_two_classes_are_those_of_fairlearn(seed):
         ({"criterion": "luck"}, "Unknown criterion 'luck'"),
         ({"criterion": "equal_opportunity"}, "needs pos_label"),
         ({"criterion": "equal_opportunity", "pos_label": 9}, "pos_label must be among 0, 1, 2"),
-        ({"criterion": "equalized_odds", "joint": "maybe"}, "joint must be one of"),
+        ({"joint": "maybe"}, "joint must be one of"),
         ({"attributes": "all"}, 'attributes must be "combined" or "separate"'),
         ({"conditional_on": "age"}, "conditional_on must name columns of X"),
         ({"conditional_on": 0}, "fewer than min_group_size=10"),
@@ -296,6 +296,12 @@ def test_decisions_without_classes_are_refused():
         eh.metrics.accuracy(Y, np.full((len(Y), 3), 1 / 3))
     with pytest.raises(ValueError, match="one class per row"):
         eh.metrics.accuracy(Y[:5], Y)
+    with pytest.raises(ValueError, match="one label per column"):
+        eh.metrics.accuracy(Y, np.full((len(Y), 3), 1 / 3), classes=[0, 1])
+    with pytest.raises(ValueError, match="sum to one"):
+        eh.metrics.accuracy(Y, np.full((len(Y), 3), np.nan), classes=[0, 1, 2])
+    with pytest.raises(ValueError, match="sensitive_features needs one label per row"):
+        eh.metrics.decision_gaps(Y, S[:5], given=Y)
     with pytest.raises(ValueError, match="not empty"):
         eh.metrics.decision_gaps([], [])
 
@@ -348,3 +354,44 @@ def test_a_cost_that_is_a_function_is_not_saved(tmp_path):
     model = eh.ParityPostprocessor(cost=lambda eta, y: (eta[:, None] - y) ** 2)
     with pytest.raises(TypeError, match="which cannot be saved"):
         eh.save(model, tmp_path / "model")
+
+
+@pytest.mark.parametrize("attributes", ["combined", "separate"])
+def test_named_sensitive_features_may_come_in_any_order_and_others_are_refused(attributes):
+    zeros_and_ones = pd.DataFrame({"first": S, "second": DATA.second_attribute})  # only names tell them apart
+    model = fit(groups=zeros_and_ones, aware=True, attributes=attributes)
+    expected = model.predict_proba(X, sensitive_features=zeros_and_ones)
+    for same in (zeros_and_ones[["second", "first"]], zeros_and_ones.to_numpy()):
+        np.testing.assert_array_equal(model.predict_proba(X, sensitive_features=same), expected)
+    with pytest.raises(ValueError, match="has the columns third, second, but the fit had first, second"):
+        model.predict_proba(X, sensitive_features=zeros_and_ones.rename(columns={"first": "third"}))
+
+
+def test_a_tolerance_by_attribute_or_by_class_holds_in_strata_of_both():
+    odds = {"groups": BOTH, "attributes": "separate", "criterion": "equalized_odds"}
+    by_attribute = fit(**odds, epsilon={"sex": 0.02, "second": 0.05})
+    by_class = fit(**odds, epsilon={0: 0.02, 1: 0.05, 2: 0.1})
+    strata = [stratum for stratum, _ in by_class.groups_]
+    np.testing.assert_array_equal(
+        by_attribute.postprocessor_.epsilon_, [{"sex": 0.02, "second": 0.05}[name] for name, _ in strata]
+    )
+    np.testing.assert_array_equal(
+        by_class.postprocessor_.epsilon_, [{0: 0.02, 1: 0.05, 2: 0.1}[label] for _, label in strata]
+    )
+    for model in (by_attribute, by_class):
+        assert np.all(model.certificate_.violation <= model.postprocessor_.epsilon_ + 1e-5)
+
+
+def test_a_tolerance_that_could_mean_two_things_is_refused():
+    odds = {"groups": BOTH.to_numpy(), "attributes": "separate", "criterion": "equalized_odds"}
+    with pytest.raises(ValueError, match="could mean more than one part"):  # column 0 or class 0?
+        fit(**odds, y=np.minimum(Y, 1), epsilon={0: 0.02, 1: 0.05})
+
+
+def test_a_group_that_is_not_there_in_a_class_of_no_concern_is_named_with_a_way_out():
+    there = (Y != 0) | (S != 1)
+    rows = {"X": X[there], "y": Y[there], "groups": S[there]}
+    with pytest.raises(ValueError, match=r"none of \(class, group\) \(0, 1\)"):
+        fit(**rows, criterion="equal_opportunity", pos_label=2)
+    with pytest.warns(IndependenceWarning):
+        fit(**rows, criterion="equal_opportunity", pos_label=2, joint="product")

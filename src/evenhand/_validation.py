@@ -177,21 +177,38 @@ def check_weights(sample_weight: Any, n_rows: int) -> FloatArray:
 def check_epsilon(epsilon: Any, groups: Labels, strata: IntArray | None = None) -> FloatArray:
     """Tolerances of shape (n_groups,) from a float, one value per group, or a dict by label.
 
-    With `strata`, whose groups are called `(stratum, group)`, a dict may also go by stratum.
+    With `strata`, whose groups are called `(stratum, group)`, a dict may also go by stratum, or by one part
+    of strata that have several.
 
     >>> check_epsilon({"b": 0.2, "a": 0.1}, ("a", "b"))
     array([0.1, 0.2])
     """
     if strata is not None and isinstance(epsilon, Mapping):
-        names: Labels = tuple(group[0] for group in groups)  # type: ignore[index]
-        if set(epsilon) == set(names):
-            epsilon = [epsilon[name] for name in names]
+        epsilon = _by_stratum(epsilon, [group[0] for group in groups])  # type: ignore[index]
     slack = _per_group(epsilon, "epsilon", groups)
     if slack.ndim == 0:
         slack = np.full(len(groups), float(slack))
     if not np.all(slack >= 0) or not np.isfinite(slack).all():
         raise ValueError(f"epsilon must be finite and not negative: got {epsilon!r}.")
     return slack
+
+
+def _by_stratum(epsilon: Mapping[Any, Any], names: list[Any]) -> Any:
+    """Tolerances of groups in the strata `names`, or the dict itself where it does not go by stratum.
+
+    >>> _by_stratum({"sex": 0.1, "race": 0.2}, [("sex", 0), ("sex", 1), ("race", 0), ("race", 1)])
+    [0.1, 0.1, 0.2, 0.2]
+    """
+    keys = [names]
+    if all(isinstance(name, tuple) for name in names) and len(set(map(len, names))) == 1:
+        keys += [list(part) for part in zip(*names, strict=True)]
+    found = [part for part in keys if set(part) == set(epsilon)]
+    if len(found) > 1:
+        raise ValueError(
+            f"epsilon has {_listed(list(epsilon))}, which could mean more than one part of the strata "
+            f"({_listed(list(dict.fromkeys(names)))}): give a value for each stratum."
+        )
+    return [epsilon[name] for name in found[0]] if found else epsilon
 
 
 def check_prior(group_prior: Any, groups: Labels, strata: IntArray | None = None) -> FloatArray:
@@ -356,7 +373,7 @@ def require_mass(groups: Labels, mass: FloatArray) -> None:
         if not share > 0:
             raise ValueError(
                 f"group_proba gives group {label!r} no mass: its probability is zero in every row. "
-                "Leave its column out."
+                "Leave its column out, or add rows that may be in it."
             )
 
 

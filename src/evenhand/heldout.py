@@ -10,7 +10,8 @@ from evenhand._kernels.blas import one_blas_thread
 from evenhand._typing import FloatArray, IntArray
 from evenhand._validation import Rows, as_floats, check_weights
 from evenhand.costs import Squared
-from evenhand.estimators.groups import encode_groups, encode_known, row_labels
+from evenhand.estimators.groups import encode_groups, row_labels
+from evenhand.estimators.learning import encode_attributes
 from evenhand.estimators.nuisances import class_codes
 from evenhand.metrics import BLOCK_ENTRIES, DISTANCES, GroupMasses, Membership, expected_losses
 from evenhand.policy import SoftmaxPolicy
@@ -160,11 +161,10 @@ def _membership(model: Any, groups: Any, n_rows: int, weights: FloatArray | None
 
     A post-processor has seen columns of probabilities only, so that any labels will do for it.
     """
-    name = "sensitive_features"
     if isinstance(model, ParityPostprocessor):
         known = encode_groups(row_labels(groups, n_rows))
     else:
-        known = encode_known(groups, n_rows, tuple(model.groups_.tolist()), name)
+        (known,) = encode_attributes(groups, n_rows, model.notion_, "sensitive_features")
     present, codes = np.unique(known.codes, return_inverse=True)
     return Membership(tuple(known.labels[code] for code in present), codes=codes, weights=weights)
 

@@ -207,7 +207,8 @@ class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
         """Fit on checked rows, whose labels may be of any kind."""
         epsilon = check_epsilon(self.epsilon, rows.groups, rows.strata)
         cost = make_cost(self.cost)
-        atoms = "auto" if is_cv(self.atoms) else self.atoms
+        # the atoms of a cost matrix are not to be chosen, and its support says so
+        atoms = "auto" if is_cv(self.atoms) and cost.n_classes is None else self.atoms
         support = choose_support(atoms, self.bounds, rows, cost)
         solver = make_solver(
             self.solver, tol=self.tol, max_iter=self.max_iter, random_state=self.random_state

@@ -284,8 +284,7 @@ class ParityEstimator(FollowsRows, MetaEstimatorMixin, BaseEstimator, ABC):  # t
         if weights is not None and not used.all():
             X, weights = _safe_indexing(X, np.flatnonzero(used)), weights[used]
         data = Labelled(X, kept, attributes[0].codes, attributes[0].labels, weights, classes)
-        notion = self._notion(tuple(columns), attributes, data)
-        return data, attributes, notion, folds
+        return data, attributes, self._notion(tuple(columns), attributes, data), folds
 
     def _notion(self, names: Labels, attributes: list[Groups], data: Labelled) -> Notion:
         """The parity that the parameters ask for, on these rows."""

@@ -49,12 +49,13 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         fitted to both together, or the product `P(S | X) P(Y | X)`, which takes class and group for
         independent given X and says so in a warning. "auto" takes the product only where
         `sensitive_estimator` came fitted.
-    parity : {"pmf", "cdf", "mean"}, default="pmf"
-        "pmf" bounds the difference of the chance of each class; "cdf" that of "this class or a lower one",
-        for classes in an order.
+    parity : {"pmf", "cdf", "tv", "mean", "w1"}, default="pmf"
+        "pmf" bounds the difference of the chance of each class, "tv" that of any set of classes; "cdf" that
+        of "this class or a lower one", for classes in an order. "mean" and "w1" take classes for 0, 1, ...
     epsilon : float, array of shape (n_groups,) or dict by group, default=0.05
         As in `ParityPostprocessor`. Within strata groups are called `(stratum, group)`, and a dict may also
-        go by stratum: by class for "equalized_odds", by column for `attributes="separate"`.
+        go by stratum: by class for "equalized_odds", by column for `attributes="separate"`, by either where
+        both are asked for.
     cost_matrix : array of shape (n_classes, n_classes), default=None
         Cost of deciding for column l where row k is true. None: one for every error.
     beta, solver, tol, max_iter
@@ -191,11 +192,11 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         return tuple(classes.tolist())
 
     def _outcomes(self, classes: Labels | None) -> Labels | None:
+        if self.joint not in JOINTS:
+            raise ValueError(f"joint must be one of {', '.join(JOINTS)}: got {self.joint!r}.")
         return choose_outcomes(self.criterion, classes or (), self.pos_label)
 
     def _fits_joint(self) -> bool:
-        if self.joint not in JOINTS:
-            raise ValueError(f"joint must be one of {', '.join(JOINTS)}: got {self.joint!r}.")
         given = self.sensitive_estimator is not None and came_fitted(self.sensitive_estimator)
         if self.joint == "classifier" and given:
             raise ValueError(

@@ -30,14 +30,37 @@ class Learned:
 
 
 def attribute_columns(
-    sensitive_features: Any, n_rows: int, attributes: str, name: str = "sensitive_features"
+    sensitive_features: Any,
+    n_rows: int,
+    attributes: str,
+    name: str = "sensitive_features",
+    known: Labels | None = None,
 ) -> dict[Any, list[Any]]:
-    """Labels of each attribute by its name: every column one, or all of them together."""
+    """Labels of each attribute by its name: every column one, or all of them together.
+
+    With `known`, the columns of the fit, they are put in the order of these.
+    """
     if attributes not in ATTRIBUTES:
         raise ValueError(f'attributes must be "combined" or "separate": got {attributes!r}.')
-    if attributes == "separate":
-        return label_columns(sensitive_features, n_rows, name)
-    return {0: row_labels(sensitive_features, n_rows, name)}
+    columns = label_columns(sensitive_features, n_rows, name)
+    if known is not None:
+        columns = _in_order_of(known, columns, name)
+    if attributes == "separate" or len(columns) == 1:
+        return columns
+    return {tuple(columns): list(zip(*columns.values(), strict=True))}
+
+
+def _in_order_of(known: Labels, columns: dict[Any, list[Any]], name: str) -> dict[Any, list[Any]]:
+    """Columns by name; by position where there are no names, then or now, or one column is all there is."""
+    if set(columns) == set(known):
+        return {column: columns[column] for column in known}
+    unnamed = set(range(len(known)))
+    if len(known) == 1 or len(columns) != len(known) or unnamed in (set(columns), set(known)):
+        return columns
+    raise ValueError(
+        f"{name} has the columns {', '.join(map(str, columns))}, but the fit had "
+        f"{', '.join(map(str, known))}."
+    )
 
 
 def factor_labels(X: Any, conditional_on: Any) -> list[Any]:
@@ -90,7 +113,7 @@ def model_targets(notion: Notion, attributes: Sequence[Groups], data: Labelled) 
 def encode_attributes(sensitive_features: Any, n_rows: int, notion: Notion, name: str) -> list[Groups]:
     """Groups of rows among those of the fit, attribute by attribute."""
     attributes = "separate" if notion.separate else "combined"
-    columns = attribute_columns(sensitive_features, n_rows, attributes, name)
+    columns = attribute_columns(sensitive_features, n_rows, attributes, name, notion.sensitive_columns)
     if len(columns) != len(notion.names):
         raise ValueError(
             f"{name} has {len(columns)} columns, but the fit had {len(notion.names)}: "
@@ -130,6 +153,20 @@ def require_cells(
             f"min_group_size={smallest}: parity there would be parity of noise. Join groups or strata, "
             "collect more rows, or lower min_group_size."
         )
+    if notion.joint:
+        _require_joint_cells(notion, attributes, data)
+
+
+def _require_joint_cells(notion: Notion, attributes: Sequence[Groups], data: Labelled) -> None:
+    """Refuse groups that are not there in an outcome, be it one in which nothing is asked for."""
+    for targets in model_targets(notion, attributes, data):
+        absent = np.flatnonzero(np.bincount(targets.codes, minlength=len(targets.labels)) == 0)
+        if len(absent):
+            raise ValueError(
+                "To learn class and group together takes rows of every group in every class: there is none "
+                f"of (class, group) {targets.labels[absent[0]]!r}. Join groups or classes, or multiply two "
+                'models with joint="product".'
+            )
 
 
 def diagnose(

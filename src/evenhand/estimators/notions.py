@@ -23,7 +23,7 @@ JOINTS = ("auto", "classifier", "product")
 class Notion:
     """The cells of a fitted model."""
 
-    names: Labels  # of the attributes, one for each model of the group
+    names: Labels  # of the attributes, one for each model of the group; of columns taken together a tuple
     groups: tuple[Labels, ...]  # of each attribute
     separate: bool  # the attribute is part of the stratum
     classes: Labels | None = None  # all outcomes, where the stratum has one
@@ -35,6 +35,12 @@ class Notion:
     def is_plain(self) -> bool:
         """Whether this is demographic parity of one set of groups, with columns that sum to one."""
         return not self.separate and self.outcomes is None and self.factors is None
+
+    @property
+    def sensitive_columns(self) -> Labels:
+        """Names of the columns of the sensitive features, or their numbers where they had none."""
+        together = self.names[0]
+        return together if not self.separate and isinstance(together, tuple) else self.names
 
     def cells(self) -> list[tuple[Hashable, Hashable]]:
         """Stratum and group of each column, in order."""
@@ -147,7 +153,7 @@ def choose_outcomes(criterion: str, classes: Labels, pos_label: object) -> Label
                 f"opportunity: there are {len(classes)} classes, {', '.join(map(repr, classes))}."
             )
         return classes[1:]
-    wanted = tuple(pos_label) if isinstance(pos_label, list | tuple | set) else (pos_label,)
+    wanted = tuple(pos_label) if isinstance(pos_label, list | tuple | set | np.ndarray) else (pos_label,)
     unknown = [label for label in wanted if label not in classes]
     if unknown or not wanted:
         raise ValueError(f"pos_label must be among {', '.join(map(repr, classes))}: got {pos_label!r}.")

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand._typing import AnyArray, IntArray
-from evenhand.metrics._inputs import as_weights
+from evenhand.metrics._inputs import as_weights, checked_blocks
 from evenhand.metrics.unfairness import unfairness
 
 
@@ -36,8 +36,11 @@ def accuracy(
     0.5
     """
     chances, columns = _chances(decisions, classes)
-    codes = _codes(y_true, columns, len(chances))
-    hits = np.where(codes >= 0, chances[np.arange(len(codes)), codes], 0.0)
+    codes = _codes(y_true, columns, chances.shape)
+    hits = np.zeros(len(codes))
+    for rows, block in checked_blocks(chances):
+        places = codes[rows]
+        hits[rows] = np.where(places >= 0, block[np.arange(len(places)), places], 0.0)
     return float(np.average(hits, weights=as_weights(sample_weight, len(hits))))
 
 
@@ -90,10 +93,15 @@ def _chances(decisions: ArrayLike, classes: ArrayLike | None) -> tuple[AnyArray,
     return np.eye(len(labels))[codes], labels
 
 
-def _codes(y_true: ArrayLike, classes: AnyArray | None, n_rows: int) -> IntArray:
+def _codes(y_true: ArrayLike, classes: AnyArray | None, shape: tuple[int, ...]) -> IntArray:
     """The column of each row's class, -1 where there is none."""
+    n_rows, n_classes = shape
     if classes is None:
         raise ValueError("accuracy needs the class of each column: pass classes=, as in model.classes_.")
+    if classes.shape != (n_classes,):
+        raise ValueError(
+            f"classes needs one label per column: got shape {classes.shape} for {n_classes} columns."
+        )
     target = np.asarray(y_true)
     if target.shape != (n_rows,):
         raise ValueError(f"y_true needs one class per row: got shape {target.shape} for {n_rows} rows.")

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand._typing import FloatArray
-from evenhand.metrics._inputs import as_groups, as_vector, as_weights
+from evenhand.metrics._inputs import as_groups, as_prediction, as_vector, as_weights
 from evenhand.metrics.distances import METRICS, OUTCOME_UNITS, distances_between, group_distances, pairs_of
 from evenhand.metrics.masses import GroupMasses, Membership, Predictions, read_groups
 
@@ -76,9 +76,10 @@ def _within_strata(
     options: dict[str, Any],
 ) -> dict[Hashable, float]:
     """`unfairness` of the rows of each stratum."""
-    predictions, groups = np.asarray(pmf_or_values), np.asarray(sensitive_features)
+    predictions, groups = as_prediction(pmf_or_values), np.asarray(sensitive_features)
     labels, codes = as_groups(given, len(predictions), "given")
-    weights = None if sample_weight is None else np.asarray(sample_weight)
+    as_groups(groups, len(predictions))  # refused here, where the rows are those of the user
+    weights = as_weights(sample_weight, len(predictions))
     found: dict[Hashable, float] = {}
     for place, label in enumerate(labels.tolist()):
         rows = codes == place
