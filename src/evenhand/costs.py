@@ -8,6 +8,7 @@ Every cost is divided by its `unit`, a quarter of the most that a wrong atom can
 from 0 to 4 as the squared cost does where the atoms span [-1, 1], and beta means the same for all.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
@@ -94,11 +95,11 @@ class Squared:
         return squared_cost_rows(support.scale(support.clip(scores)))
 
 
-class _Tabulated:
+class _Tabulated(ABC):
     """A cost that is a number for every pair of score and atom: one feature for each atom.
 
-    Rows then hold n_atoms numbers, and a pass over them takes n_atoms times longer than the squared cost's
-    (`benchmarks/bench_costs.py`).
+    Rows then hold n_atoms numbers, and a pass takes n_atoms products for each atom, where the squared cost
+    takes one (`benchmarks/bench_costs.py` has what that comes to).
     """
 
     __slots__ = ()
@@ -108,9 +109,9 @@ class _Tabulated:
         """Scores are numbers."""
         return None
 
+    @abstractmethod
     def table(self, scores: FloatArray, atoms: FloatArray) -> FloatArray:
         """Costs in the user's units, (n_rows, n_atoms)."""
-        raise NotImplementedError
 
     def unit(self, support: Support) -> float:
         """A quarter of the most that an atom costs where another one is the score."""
