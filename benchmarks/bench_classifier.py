@@ -15,7 +15,6 @@ from time import process_time
 from typing import Any
 
 import numpy as np
-from _support import show_table, verdict
 from fairlearn.postprocessing import ThresholdOptimizer
 from fairlearn.reductions import DemographicParity, ExponentiatedGradient
 from sklearn.base import clone
@@ -26,6 +25,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 import evenhand as eh
+from benchmarks._support import show_table, verdict
 
 EPSILONS = (0.0, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.08)
 FOLDS = 2  # of our cross-fitting: rows enough for it, and the fewest fits

@@ -7,8 +7,8 @@ ratios grow with the number of atoms.
 from functools import partial
 
 import numpy as np
-from _support import peak_growth, population_rows, show_table, smallest_times
 
+from benchmarks._support import peak_growth, population_rows, show_table, smallest_times
 from evenhand import ParityPostprocessor
 
 N_ROWS = 10_000

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from _support import show_table, verdict
 
 import evenhand as eh
+from benchmarks._support import show_table, verdict
 
 N_FIT, N_FRESH, EPSILON, MARGIN = 100_000, 1_000_000, 0.02, 0.01
 N_GROUPS, N_CLASSES = 3, 3

@@ -34,3 +34,11 @@ def test_imports_go_down_the_layers(project_root):
     command = [sys.executable, "-c", code]  # a process of its own: the linter changes sys.path
     outcome = subprocess.run(command, cwd=project_root, capture_output=True, text=True, check=False)
     assert outcome.returncode == 0, outcome.stdout
+
+
+def test_every_benchmark_can_be_started_by_name(project_root):
+    code = (
+        "from importlib import import_module; from benchmarks.__main__ import PREFIX, available;"
+        "assert all(callable(import_module(f'benchmarks.{PREFIX}{name}').main) for name in available())"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=project_root, check=True)
