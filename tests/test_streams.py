@@ -336,3 +336,17 @@ def test_bounds_of_ones_own_stay():
         model.partial_fit(scores, proba)
     assert model.bounds_ == (-0.5, 0.5)
     assert model.n_clipped_ == np.count_nonzero(np.abs(scores) > 0.5)
+
+
+def test_a_callback_that_cannot_be_called_is_refused_before_a_row_is_taken():
+    model = ParityPostprocessor().partial_fit(*population(100, 0))
+    with pytest.raises(TypeError, match="on_drift must be a function"):
+        model.partial_fit(*population(100, 1), on_drift=3)
+    assert model.stream_.n_rows == 100
+
+
+def test_a_grid_that_may_grow_no_more_says_so():
+    model = ParityPostprocessor(atoms=11).partial_fit(*population(BLOCK_ROWS, 0))
+    scores, proba = population(BLOCK_ROWS, 1)
+    with pytest.warns(ClippingWarning, match="grown as far as it may"):
+        model.partial_fit(20.0 * scores, proba, on_drift=lambda drift: None)
