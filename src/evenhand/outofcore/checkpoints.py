@@ -92,7 +92,14 @@ def advance(model: Model, row: int, *arguments: Any, **keywords: Any) -> None:
     after = copy(model)
     after.partial_fit(*arguments, **keywords)
     setattr(after, _PLACE, row)
-    model.__dict__.update(vars(after))
+    become(model, after)
+
+
+def become(model: Model, other: Model) -> None:
+    """Take over what a copy has learned, and its place, if any."""
+    if _PLACE not in vars(other):
+        model.__dict__.pop(_PLACE, None)
+    model.__dict__.update(vars(other))
 
 
 def place_of(model: Model) -> int:
