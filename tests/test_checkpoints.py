@@ -289,3 +289,26 @@ def test_a_save_leaves_no_time_without_a_checkpoint(table_path, tmp_path):
     assert process.exitcode == 0
     assert places == sorted(places)
     assert place(path) == N_ROWS
+
+
+@pytest.mark.parametrize("place", [2, 700])
+def test_a_checkpoint_with_other_atoms_is_refused_however_many_or_near_they_are(place, tmp_path):
+    path = tmp_path / "stream.evenhand"
+    atoms = np.linspace(-3.0, 3.0, 1501)
+    rows = [(FRAME["score"].to_numpy()[:100], FRAME[["a", "b", "c"]].to_numpy()[:100])]
+    stream_table(ParityPostprocessor(atoms=atoms), rows, checkpoint=path)
+    others = atoms.copy()
+    others[place] += 1e-10
+    with pytest.raises(ValueError, match="made with atoms="):
+        stream_table(ParityPostprocessor(atoms=others), rows, checkpoint=path, resume=True)
+
+
+def test_a_table_that_cannot_be_opened_leaves_the_model_as_it_was(tmp_path):
+    path = tmp_path / "stream.evenhand"
+    rows = [(FRAME["score"].to_numpy()[:100], FRAME[["a", "b", "c"]].to_numpy()[:100])]
+    stream_table(ParityPostprocessor(), rows, checkpoint=path)
+    model = ParityPostprocessor()
+    before = dict(vars(model))
+    with pytest.raises(FileNotFoundError):
+        stream_table(model, tmp_path / "gone.parquet", checkpoint=path, resume=True)
+    assert vars(model) == before

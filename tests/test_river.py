@@ -179,3 +179,16 @@ def test_it_works_in_rivers_pipelines_and_evaluations_and_survives_a_pickle(lear
     assert [again.predict_one(x) for x in records(NEW)[:20]] == [
         learned.predict_one(x) for x in records(NEW)[:20]
     ]
+
+
+def test_a_group_without_a_tolerance_is_named():
+    model = ParityRegressor(
+        linear_model.LinearRegression(),
+        linear_model.LogisticRegression(),
+        epsilon={0: 0.1},
+        warm_up=50,
+    )
+    data = make_population(400, n_groups=2, random_state=0)
+    groups = pd.Series(data.sensitive_features)
+    with pytest.raises(ValueError, match=r"epsilon has no value for \[1\]"):
+        model.learn_many(pd.DataFrame(data.data), pd.Series(data.target), groups)

@@ -38,7 +38,7 @@ class SelfGroupedClassifier(ParityClassifier):
         return super().fit(X, y, sensitive_features=halves(X), sample_weight=sample_weight)
 
     def partial_fit(self, X, y, classes=None):
-        return super().partial_fit(X, y) if hasattr(self, "postprocessor_") else self.fit(X, y)
+        return super().partial_fit(X, y, classes) if hasattr(self, "postprocessor_") else self.fit(X, y)
 
 
 def halves(X):

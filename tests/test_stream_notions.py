@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
-from evenhand import ParityPostprocessor, load, save
+from evenhand import ParityClassifier, ParityPostprocessor, ParityRegressor, load, save
+from evenhand.datasets import make_population
 from evenhand.imbalance import stratum_sums
 from evenhand.objective import evaluate
 from evenhand.streams import BLOCK_ROWS
@@ -259,3 +261,24 @@ def test_a_factor_that_the_fit_has_not_seen_leaves_the_model_as_it_was():
     with pytest.raises(ValueError, match="conditional_on"):
         model.partial_fit(frame.assign(branch=2.0))
     assert pickle.dumps(vars(model)) == before
+
+
+def test_a_classifier_takes_the_classes_of_its_fit_and_no_others():
+    rows = make_population(2000, n_groups=2, random_state=0)
+    labels = np.where(rows.target > 0.2, "yes", "no")
+    model = ParityClassifier().fit(rows.data, labels, sensitive_features=rows.sensitive_features)
+    plain = pickle.loads(pickle.dumps(model)).partial_fit(rows.data)
+    model.partial_fit(rows.data, labels, classes=np.array(["yes", "no"]))
+    assert model.predict_proba(rows.data).tobytes() == plain.predict_proba(rows.data).tobytes()
+    with pytest.raises(ValueError, match="A new class needs a new fit"):
+        model.partial_fit(rows.data, labels, classes=["no", "perhaps", "yes"])
+    assert model.postprocessor_.stream_.n_rows == 2000
+    with pytest.raises(NotFittedError):
+        ParityClassifier().partial_fit(rows.data, labels, classes=["no", "yes"])
+
+
+def test_the_table_of_partial_fit_is_no_metadata():
+    for model in (ParityClassifier(), ParityRegressor()):
+        asked = model.get_metadata_routing().partial_fit.requests
+        assert "X_unlabeled" not in asked
+        assert asked["sensitive_features"] is False

@@ -336,3 +336,34 @@ def test_bounds_of_ones_own_stay():
         model.partial_fit(scores, proba)
     assert model.bounds_ == (-0.5, 0.5)
     assert model.n_clipped_ == np.count_nonzero(np.abs(scores) > 0.5)
+
+
+def test_a_callback_that_cannot_be_called_is_refused_before_a_row_is_taken():
+    model = ParityPostprocessor().partial_fit(*population(100, 0))
+    with pytest.raises(TypeError, match="on_drift must be a function"):
+        model.partial_fit(*population(100, 1), on_drift=3)
+    assert model.stream_.n_rows == 100
+
+
+def test_a_grid_that_may_grow_no_more_says_so():
+    model = ParityPostprocessor(atoms=11).partial_fit(*population(BLOCK_ROWS, 0))
+    scores, proba = population(BLOCK_ROWS, 1)
+    with pytest.warns(ClippingWarning, match="grown as far as it may"):
+        model.partial_fit(20.0 * scores, proba, on_drift=lambda drift: None)
+
+
+def test_a_grid_that_grows_with_every_block_hides_no_shift_of_the_shares():
+    alarms = []
+    for grows in (False, True):
+        model, heard = ParityPostprocessor(atoms=21), []
+        for block in range(12):
+            scores, proba = population(BLOCK_ROWS, block)
+            if block >= 4:
+                scores = scores * (1.0 + 0.05 * grows * block)
+                proba = np.column_stack(
+                    [0.7 * proba[:, :1], proba[:, 1:-1], proba[:, -1:] + 0.3 * proba[:, :1]]
+                )
+            model.partial_fit(scores, proba, on_drift=heard.append)
+        assert (len(model.atoms_) > 30) == grows
+        alarms.append(next(alarm.n_rows for alarm in heard if alarm.kind == "prior"))
+    assert alarms[0] == alarms[1] > 4 * BLOCK_ROWS

@@ -244,11 +244,15 @@ class ParityRegressor(MiniBatchRegressor):  # type: ignore[misc]
 
     def _epsilon(self) -> Any:
         """Tolerances by group, in the order in which the groups came."""
-        return (
-            [self.epsilon[label] for label in self._groups]
-            if isinstance(self.epsilon, dict)
-            else self.epsilon
-        )
+        if not isinstance(self.epsilon, dict):
+            return self.epsilon
+        missing = [label for label in self._groups if label not in self.epsilon]
+        if missing:
+            raise ValueError(
+                f"epsilon has no value for {missing}, of the groups {list(self._groups)} that have come. "
+                "Give one for each group, or one float for all."
+            )
+        return [self.epsilon[label] for label in self._groups]
 
     def _report(self, drift: Drift) -> None:
         if self.on_drift is not None:

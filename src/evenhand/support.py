@@ -63,7 +63,7 @@ class Support:
 
 
 def warn_of_clipping(
-    support: Support, n_clipped: int, n_rows: int, *, automatic: bool, stacklevel: int
+    support: Support, n_clipped: int, n_rows: int, *, automatic: bool, stacklevel: int, full: bool = False
 ) -> None:
     """Say how many scores were outside the bounds, if any, and what to do about them."""
     if n_clipped == 0:
@@ -75,6 +75,11 @@ def warn_of_clipping(
         how = (
             'that bounds="auto" found: outliers so far off that nearly all others would share one '
             "atom. They were moved to the nearest bound. Look at them, or pass bounds=(low, high)."
+        )
+    if automatic and full:
+        how = (
+            'and the grid of bounds="auto" has grown as far as it may. They were moved to the nearest bound. '
+            "Start a new model, with bounds=(low, high) that cover what may come."
         )
     warnings.warn(f"{outside} {how}", ClippingWarning, stacklevel=stacklevel + 1)
 

@@ -1,12 +1,12 @@
 """A classifier whose decisions are as likely in every group."""
 
 import warnings
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import assert_all_finite, column_or_1d
+from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_or_1d
 
 from evenhand._typing import AnyArray, FloatArray
 from evenhand._validation import Labels, check_scores
@@ -22,6 +22,7 @@ from evenhand.estimators.nuisances import (
 )
 from evenhand.exceptions import IndependenceWarning
 from evenhand.metrics import accuracy
+from evenhand.streams import OnDrift
 
 
 class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
@@ -149,6 +150,31 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
         self.warm_start = warm_start
         self.random_state = random_state
+
+    def partial_fit(
+        self,
+        X_unlabeled: Any,
+        y: Any = None,
+        classes: Any = None,
+        *,
+        sensitive_features: Any = None,
+        half_life: float | None = None,
+        on_drift: OnDrift | None = None,
+    ) -> Self:
+        """Go on with the parity step on more rows without labels: see `ParityRegressor.partial_fit`.
+
+        It comes after `fit`, and no class is learned from `y`, which is not looked at. `classes` is there for
+        scikit-learn's convention: it may be left out, and must be those of `fit` otherwise.
+        """
+        check_is_fitted(self, "postprocessor_")
+        if classes is not None and set(np.asarray(classes).tolist()) != set(self.classes_.tolist()):
+            raise ValueError(
+                f"classes must be those of fit, {self.classes_.tolist()}: got {classes!r}. A new class needs "
+                "a new fit: partial_fit learns none."
+            )
+        return super().partial_fit(
+            X_unlabeled, y, sensitive_features=sensitive_features, half_life=half_life, on_drift=on_drift
+        )
 
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """Chance that `predict` decides for each class, (n_rows, n_classes): parity is kept.

@@ -2,14 +2,22 @@
 
 from copy import copy
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
+
+from sklearn.utils.metadata_routing import UNUSED
 
 from evenhand.postprocessor import ParityPostprocessor
-from evenhand.streams import OnDrift
+from evenhand.streams import OnDrift, heard_by
 
 
 class FollowsRows:
     """The part of an estimator that goes along a stream."""
+
+    # The table is no metadata; groups are asked for by aware models, with set_partial_fit_request.
+    __metadata_request__partial_fit: ClassVar[dict[str, bool | str]] = {
+        "X_unlabeled": UNUSED,
+        "sensitive_features": False,
+    }
 
     def partial_fit(
         self,
@@ -42,7 +50,7 @@ class FollowsRows:
         model: Any = self  # an estimator, which scores rows
         scores, group_proba = model._nuisances(X_unlabeled, sensitive_features)
         step: ParityPostprocessor = copy(model.postprocessor_)
-        alarms = step._take_rows(scores, group_proba, half_life, quiet=on_drift is not None)
+        alarms = step._take_rows(scores, group_proba, half_life, quiet=heard_by(on_drift))
         self._install_step(step)
         for alarm in alarms:
             assert on_drift is not None  # else they were warnings

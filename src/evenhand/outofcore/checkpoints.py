@@ -1,11 +1,14 @@
 """Checkpoints: a stream's model and its place in the table, in one model file that is always whole."""
 
 import os
+import sys
 from collections.abc import Iterable
 from copy import copy
 from pathlib import Path
 from time import monotonic
 from typing import Any
+
+import numpy as np
 
 from evenhand._atomic import remove_leftovers
 from evenhand.io import ModelFileError, load, save
@@ -89,7 +92,14 @@ def advance(model: Model, row: int, *arguments: Any, **keywords: Any) -> None:
     after = copy(model)
     after.partial_fit(*arguments, **keywords)
     setattr(after, _PLACE, row)
-    model.__dict__.update(vars(after))
+    become(model, after)
+
+
+def become(model: Model, other: Model) -> None:
+    """Take over what a copy has learned, and its place, if any."""
+    if _PLACE not in vars(other):
+        model.__dict__.pop(_PLACE, None)
+    model.__dict__.update(vars(other))
 
 
 def place_of(model: Model) -> int:
@@ -110,8 +120,14 @@ def _require_same_settings(model: Model, saved: Any) -> None:
         )
     given, kept = model.get_params(deep=False), saved.get_params(deep=False)
     for name in (*ParityPostprocessor().get_params(), *_NOTION):
-        if name in given and repr(given[name]) != repr(kept[name]):
+        if name in given and _written_out(given[name]) != _written_out(kept[name]):
             raise ValueError(
                 f"The checkpoint was made with {name}={kept[name]!r}, but the model has {name}="
                 f"{given[name]!r}. Resume with the same settings, or start a checkpoint of its own."
             )
+
+
+def _written_out(value: Any) -> str:
+    """A setting as text, arrays with every number and every digit."""
+    with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
+        return repr(value)

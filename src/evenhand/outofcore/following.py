@@ -3,10 +3,11 @@
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from typing import Any, TypeVar
 
 from evenhand.exceptions import InterruptWarning
-from evenhand.outofcore.checkpoints import Checkpoints, advance, place_of
+from evenhand.outofcore.checkpoints import Checkpoints, advance, become, place_of
 from evenhand.outofcore.progress import Reporter, TableProgress, reporting
 from evenhand.outofcore.rows import Model, make_reader
 from evenhand.outofcore.sources import blaming, check_size, count_rows
@@ -82,9 +83,11 @@ def stream_table(
     True
     """
     saved = Checkpoints(checkpoint, every_rows, every_seconds)
-    row = saved.restore(model, resume=resume, trusted=trusted)
-    reader = make_reader(model, columns, scores, group_proba, sensitive_features, strata)
+    begun = copy(model)  # a table that cannot be opened leaves the model as it was
+    row = saved.restore(begun, resume=resume, trusted=trusted)
+    reader = make_reader(begun, columns, scores, group_proba, sensitive_features, strata)
     table = reader.open(source)
+    become(model, begun)
     options: dict[str, Any] = {"half_life": half_life, "on_drift": on_drift}
     if strata is not None:
         options["strata"] = strata

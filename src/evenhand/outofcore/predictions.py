@@ -62,10 +62,10 @@ def iter_predictions(
     True
     """
     reader = make_reader(model, columns, scores, group_proba, sensitive_features)
-    _check_method(model, method)
+    _check_method(model, method, ids)
     blocks = reader.open(source, ids).blocks(check_size(block_rows))
     asked = _continued(options)
-    return (_predict(reader, block, method, ids, asked) for block in blocks)
+    return (predictions for _, predictions in _predict_blocks(reader, blocks, method, ids, asked))
 
 
 def predict_table(
@@ -111,7 +111,7 @@ def predict_table(
         Further arguments of the method, such as `q`.
     """
     reader = make_reader(model, columns, scores, group_proba, sensitive_features)
-    _check_method(model, method)
+    _check_method(model, method, ids)
     kept = list(dict.fromkeys([*([] if ids is None else [ids]), *keep]))
     if name in kept:
         raise ValueError(f"The column {name!r} of the source is kept: give the predictions another name=.")
@@ -119,9 +119,7 @@ def predict_table(
     blocks, asked = table.blocks(check_size(block_rows)), _continued(options)
     remove_leftovers(target)
     with reporting(progress) as report, whole_file(target) as file, _Writer(file) as writer:
-        for block in blocks:
-            with blaming(writer.n_rows, writer.n_rows + count_rows(block)):
-                predictions = _predict(reader, block, method, ids, asked)
+        for block, predictions in _predict_blocks(reader, blocks, method, ids, asked):
             writer.write({**_kept_columns(block, kept), name: predictions})
             report(TableProgress("predict", writer.n_rows, table.n_rows))
         if writer.n_rows == 0:
@@ -161,14 +159,19 @@ class _Writer:
         return self._arrow.FixedSizeListArray.from_arrays(self._arrow.array(values.ravel()), values.shape[1])
 
 
-def _predict(
-    reader: TableReader, block: Chunk, method: str, ids: str | None, options: dict[str, Any]
-) -> AnyArray:
-    asked = dict(options) if ids is None else {**options, "ids": read_column(block, ids)}
+def _predict_blocks(
+    reader: TableReader, blocks: Iterator[Chunk], method: str, ids: str | None, options: dict[str, Any]
+) -> Iterator[tuple[Chunk, AnyArray]]:
+    """Each block with its predictions; an error says which rows it is about."""
     call = getattr(reader.model, method)
-    predictions: AnyArray = call(*reader.arguments(block), **reader.keywords(block), **asked)
-    assert len(predictions) == count_rows(block)
-    return predictions
+    n_before = 0
+    for block in blocks:
+        n_after = n_before + count_rows(block)
+        with blaming(n_before, n_after):
+            asked = options if ids is None else {**options, "ids": read_column(block, ids)}
+            predictions: AnyArray = call(*reader.arguments(block), **reader.keywords(block), **asked)
+        yield block, predictions
+        n_before = n_after
 
 
 def _kept_columns(block: Chunk, names: list[str]) -> dict[str, Any]:
@@ -189,7 +192,9 @@ def _continued(options: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def _check_method(model: Model, method: str) -> None:
+def _check_method(model: Model, method: str, ids: str | None) -> None:
     known = [name for name in METHODS if hasattr(model, name)]
     if method not in known:
         raise ValueError(f"method must be one of {', '.join(known)}: got {method!r}.")
+    if ids is not None and method != "predict":
+        raise ValueError(f"ids= is for the draws of predict, and {method} draws nothing: use keep= for ids.")

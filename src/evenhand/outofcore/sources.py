@@ -199,7 +199,22 @@ def _open_dataset(dataset: Any, columns: Sequence[str] | None) -> Source:
     if missing:
         raise ValueError(f"The table has no column {', '.join(missing)}. It has {', '.join(names)}.")
     wanted = None if columns is None else list(columns)
+    _require_columns(dataset, names if wanted is None else wanted)
     return Source(lambda start: _read_dataset(dataset, wanted, start), int(dataset.count_rows()))
+
+
+def _require_columns(dataset: Any, names: Sequence[str]) -> None:
+    """Refuse a file without a column that is needed: Arrow would read gaps, which some models take."""
+    keys_of = _pyarrow("pyarrow.dataset").get_partition_keys
+    for fragment in dataset.get_fragments():
+        own = {*fragment.physical_schema.names, *keys_of(fragment.partition_expression)}
+        missing = [name for name in names if name not in own]
+        if missing:
+            path = getattr(fragment, "path", "a part of the table")
+            raise ValueError(
+                f"{path} has no column {', '.join(missing)}, which the table has elsewhere. Move it away, or "
+                "give it that column."
+            )
 
 
 def _read_dataset(dataset: Any, columns: list[str] | None, start: int) -> Iterator[Chunk]:

@@ -2,7 +2,7 @@
 
 from evenhand.streams.moments import Moments
 from evenhand.streams.monitor import FALSE_ALARM_ROWS, Drift, Monitor
-from evenhand.streams.partial import OnDrift, PartialFit
+from evenhand.streams.partial import OnDrift, PartialFit, heard_by
 from evenhand.streams.state import BLOCK_ROWS, Record, Standing, Stream
 
 __all__ = [
@@ -16,4 +16,5 @@ __all__ = [
     "Record",
     "Standing",
     "Stream",
+    "heard_by",
 ]

@@ -245,7 +245,7 @@ def _solve(
     stream = record.moments
     if support is not standing.support:
         standing, stream, block = _on_wider_grid(standing, support, stream, block)
-        record = replace(record, monitor=Monitor.fresh(*standing.multipliers.shape), walk=None)
+        record = replace(record, monitor=record.monitor.on_wider_grid(len(standing.multipliers)), walk=None)
     temperature = _temperature(settings, record.weight, standing.temperature)
     begin = replace(standing, group_prior=prior, temperature=temperature)
     problem = make_problem(begin, scores, proba, settings)

@@ -62,6 +62,12 @@ class Monitor:
         """Charts that have seen nothing."""
         return cls(np.zeros((n_constraints + 1, n_groups)), np.zeros((n_constraints + 1, n_groups)))
 
+    def on_wider_grid(self, n_constraints: int) -> "Monitor":
+        """The charts of the shares go on; those of the violation are of other entries now, and begin anew."""
+        fresh = Monitor.fresh(n_constraints, self.up.shape[1])
+        fresh.up[-1], fresh.down[-1] = self.up[-1], self.down[-1]
+        return fresh
+
     def after(self, residuals: FloatArray) -> "Monitor":
         """The charts one block later."""
         z = np.clip(residuals, -LARGEST, LARGEST)

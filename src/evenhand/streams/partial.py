@@ -82,7 +82,7 @@ class PartialFit:
         >>> round(float(model.certificate_.violation.max()), 2)
         0.02
         """
-        quiet = on_drift is not None
+        quiet = heard_by(on_drift)
         for alarm in self._take_rows(scores, group_proba, half_life, strata, quiet=quiet):
             assert on_drift is not None  # else they were warnings
             on_drift(alarm)
@@ -103,8 +103,8 @@ class PartialFit:
         before = self._stream_before(rows, settings)
         after, alarms = advance(before, rows, settings)
         support, n_clipped = after.standing.support, after.n_clipped - before.n_clipped
-        automatic = settings.may_extend
-        warn_of_clipping(support, n_clipped, len(rows.scores), automatic=automatic, stacklevel=3)
+        grid = {"automatic": settings.may_extend, "full": len(support.atoms) >= after.most_atoms > 0}
+        warn_of_clipping(support, n_clipped, len(rows.scores), stacklevel=3, **grid)
         for alarm in alarms if not quiet else ():
             way_out = "" if half_life else " Pass half_life= to follow it, or start a new model."
             warnings.warn(f"{alarm}{way_out}", DriftWarning, stacklevel=3)
@@ -214,6 +214,13 @@ class PartialFit:
         if fitted["draw_key_"] is None:
             fitted["draw_key_"] = key_from(self.random_state)
         self.__dict__.update(fitted, **_summary(stream, settings))
+
+
+def heard_by(on_drift: OnDrift | None) -> bool:
+    """Whether there is a callback, checked while nothing has changed yet."""
+    if on_drift is not None and not callable(on_drift):
+        raise TypeError(f"on_drift must be a function of a Drift, or None for warnings: got {on_drift!r}.")
+    return on_drift is not None
 
 
 def advance(stream: Stream, rows: Rows, settings: Settings) -> tuple[Stream, tuple[Drift, ...]]:
