@@ -71,6 +71,7 @@ def make_people(n_rows: int, seed: int) -> pa.Table:
             "third": data.data[:, 2].round(3),
             "region": region,
             "group": GROUPS[data.sensitive_features],
-            "outcome": (50 + 25 * data.target).round(2),
+            # the noise that outcomes of people have: most of the risk is nobody's to avoid
+            "outcome": (50 + 25 * data.target + rng.normal(0.0, 15.0, n_rows)).round(2),
         }
     )
