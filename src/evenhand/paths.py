@@ -20,7 +20,7 @@ from evenhand.parity_step import FrontierRows
 from evenhand.postprocessor import ParityPostprocessor
 from evenhand.problem import DualProblem
 from evenhand.selection import is_cv
-from evenhand.solvers import Progress, Status, make_solver
+from evenhand.solvers import Auto, Progress, Solver, Status, default_beta, make_solver
 
 N_POINTS = 20  # of the automatic path, exact parity among them
 REACH = 200.0  # its largest epsilon over the smallest one above zero
@@ -58,8 +58,11 @@ def settle(problem: FrontierRows) -> FrontierRows:
 class _AtRest:
     """A solver that stays at zero multipliers, where nothing is asked for."""
 
-    default_temperature: float | None
+    solver: Solver[Any] | Auto  # in whose place it stands
     name: str = "at rest"
+
+    def default_beta(self, n_rows: int) -> float:
+        return default_beta(self.solver, n_rows)
 
     def init(self, problem: DualProblem, start: FloatArray | None) -> Progress:
         return Progress(self.name, 0, problem.n_rows, np.zeros(problem.multipliers_shape))
@@ -75,9 +78,8 @@ def fit_at_rest(problem: FrontierRows, epsilon: float) -> ParityPostprocessor:
     """The policy without parity; refuses what a fit at `epsilon` would refuse, before any work is done."""
     template = problem.postprocessor
     solver = make_solver(template.solver, tol=template.tol, max_iter=template.max_iter)
-    idle = _AtRest(getattr(solver, "default_temperature", None))
     model: ParityPostprocessor = clone(template)
-    model.set_params(epsilon=_setting(problem, epsilon), solver=idle)
+    model.set_params(epsilon=_setting(problem, epsilon), solver=_AtRest(solver))
     return model._fit_rows(problem.rows, problem.group_prior)
 
 

@@ -24,9 +24,9 @@ from evenhand.parity_step import FrontierRows, certify_in_units, choose_support,
 from evenhand.policy import SoftmaxPolicy
 from evenhand.problem import DualProblem
 from evenhand.selection import Selection, is_cv, select
-from evenhand.solvers import Callback, SolverResult, make_solver
+from evenhand.solvers import Callback, SolverResult, default_beta, make_solver
 from evenhand.streams import PartialFit
-from evenhand.support import Support, automatic_beta, check_beta, uniform_support, warn_of_clipping
+from evenhand.support import Support, check_beta, uniform_support, warn_of_clipping
 
 
 class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
@@ -59,12 +59,14 @@ class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
         outliers so far off that they would leave nearly everybody on one atom
         (`evenhand.support.automatic_bounds`). Scores outside are read as the nearest bound, at fit (with a
         warning and a count) and at predict. Atoms of your own need no bounds: without any, no score is moved.
-    beta : "auto", "cv" or float, default="auto"
-        Inverse temperature on the scale where the atoms span [-1, 1]. Higher comes closer to the smallest
-        risk on the given rows, and may keep parity less well on new ones. "auto" is
-        `sqrt(n) log2(sqrt(n))`, as in the paper's experiments (20 000 with `solver="lp"`). "cv" chooses a
-        multiple of that, from 1/4 to 16, on held-out rows (`evenhand.selection.Selection` has the rule): it
-        costs about thirty fits.
+    beta : "auto", "paper", "cv" or float, default="auto"
+        Inverse temperature on the scale where the atoms span [-1, 1]: how closely each row's prediction is
+        bound to the best one for it. The draw around that adds about `(range of the atoms)^2 / (8 beta)` to
+        the risk, whatever epsilon is; a lower beta may keep parity a little better on new rows where few
+        were fitted on. "paper" is `sqrt(n) log2(sqrt(n))`, as in the paper's experiments, and what "auto" is
+        with its stochastic solvers, which need a smooth problem. Otherwise "auto" is `min(8 n, 10 000)`, or
+        the paper's where that is more, and 20 000 with `solver="lp"`. "cv" chooses a multiple of "auto", from
+        1/64 to 1, on held-out rows (`evenhand.selection.Selection` has the rule): it costs about thirty fits.
     cost : str, cost of `evenhand.costs`, callable or array of shape (n_classes, n_atoms), default="squared"
         What an atom costs a row: "squared", "absolute", "pinball" (`costs.Pinball(alpha)`), "huber"
         (`costs.Huber(delta)`), any `cost(scores, atoms)` that returns an array (n_rows, n_atoms), or a
@@ -213,8 +215,9 @@ class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
         solver = make_solver(
             self.solver, tol=self.tol, max_iter=self.max_iter, random_state=self.random_state
         )
-        automatic = getattr(solver, "default_temperature", None) or automatic_beta(len(rows.scores))
-        beta = automatic if is_cv(self.beta) else check_beta(self.beta, automatic)
+        n_rows = len(rows.scores)
+        automatic = default_beta(solver, n_rows)
+        beta = automatic if is_cv(self.beta) else check_beta(self.beta, automatic, n_rows)
         key = key_from(self.random_state)
         selected: dict[str, Selection] = {}
         if is_cv(self.beta) or is_cv(self.atoms):
@@ -223,7 +226,7 @@ class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
             if is_cv(self.atoms):
                 support = uniform_support(*support.bounds, selected["selection_"].n_atoms)
         n_clipped = support.count_outside(rows.scores)
-        self._report_clipping(support, n_clipped, len(rows.scores))
+        self._report_clipping(support, n_clipped, n_rows)
         problem, prior = self._problem(rows, support, cost, epsilon, beta, group_prior)
         result = solve(solver, problem, self._start(problem, rows), callback)
         tilt = problem.parity.operator.adjoint(result.multipliers)

@@ -23,7 +23,7 @@ from evenhand.imbalance import stratum_sums
 from evenhand.parity import make_parity
 from evenhand.support import Support, automatic_n_atoms, make_class_support, make_support
 
-BETA_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # of the automatic beta
+BETA_FACTORS = tuple(2.0**-k for k in range(6, -1, -1))  # of the automatic beta, 1/64 to 1
 ATOM_COUNTS = (26, 51, 101, 201)
 MOST_FOLDS, FEWEST_FOLD_ROWS = 5, 10
 FOLD_TOL = 1e-4  # of the fits on folds: far below the noise of what is measured there
@@ -75,8 +75,8 @@ def is_cv(value: object) -> bool:
 def beta_candidates(automatic: float) -> tuple[float, ...]:
     """The automatic beta times `BETA_FACTORS`.
 
-    >>> beta_candidates(8.0)
-    (2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
+    >>> beta_candidates(6400.0)
+    (100.0, 200.0, 400.0, 800.0, 1600.0, 3200.0, 6400.0)
     """
     return tuple(automatic * factor for factor in BETA_FACTORS)
 

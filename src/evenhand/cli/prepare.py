@@ -34,7 +34,7 @@ def model_settings(
     if notion.get("pos_label") and notion.get("criterion") != "equal_opportunity":
         raise UsageError("--pos-label is for --criterion equal_opportunity.")
     temperature: str | float = beta
-    if beta not in ("auto", "cv"):
+    if beta not in ("auto", "paper", "cv"):
         temperature = read_share(beta, "--beta")
         if temperature == 0.0:
             raise UsageError("--beta must be positive.")

@@ -100,7 +100,7 @@ def _regressor(rows: PaperRows, cell: Cell) -> Iterator[Row]:
 def _adw(rows: PaperRows, cell: Cell) -> Iterator[Row]:
     """The reduction: ADW-1 on labelled and unlabelled rows, with labels for both; ADW-2 on the former."""
     for exponent in cell["exponents"]:
-        model = fit_adw(rows, cell.method, 2.0**-exponent)
+        model = fit_adw(rows, cell.method, 2.0**-exponent, **dict(cell["options"]))
         measured = rows.measure(partial(_predict_unaware, model, rows), model.atoms_)
         yield {"epsilon": 2.0**-exponent, **measured}
 
@@ -126,12 +126,12 @@ def _predict_unaware(model: Any, rows: PaperRows, which: IntArray) -> FloatArray
     return pmf
 
 
-def fit_adw(rows: PaperRows, method: str, epsilon: float) -> ADW:
+def fit_adw(rows: PaperRows, method: str, epsilon: float, **options: Any) -> ADW:
     """ADW-1 or ADW-2 with least squares, on the grid of the published comparison."""
     labeled, unlabeled, _ = rows.split
     used = np.concatenate([labeled, unlabeled]) if method == "adw_1" else labeled
     features, target, groups = rows.labels(used)
-    model = ADW(epsilon=epsilon, atoms=ADW_ATOMS, bounds=(0.0, 1.0))
+    model = ADW(epsilon=epsilon, atoms=ADW_ATOMS, bounds=(0.0, 1.0), **options)
     return model.fit(features, target, sensitive_features=groups)
 
 
@@ -147,8 +147,7 @@ METHODS: dict[str, Callable[[PaperRows, Cell], Iterator[Row]]] = {
     "cdf_sigmoid": _regressor,
     "cdf_isotonic": _regressor,
     "cdf_default": _regressor,
-    "cdf_tuned": _regressor,
-    "cdf_tuned_both": _regressor,
+    "cdf_default_both": _regressor,
     "adw_1": _adw,
     "adw_2": _adw,
     "barycentre": _barycentre,

@@ -38,8 +38,9 @@ NAMES = {
     "paper": "the paper's method (pmf, stochastic)",
     "pmf": "pmf, exact",
     "cdf": "cdf, the paper's models and beta",
-    "cdf_tuned": "cdf, our models, beta chosen by cross-validation",
-    "cdf_tuned_both": "the same with the labels of both parts",
+    "cdf_sharp": "cdf, the paper's models, our beta",
+    "cdf_default": "cdf, our models and beta",
+    "cdf_default_both": "the same with the labels of both parts",
     "adw_1": "ADW-1",
     "adw_2": "ADW-2",
     "barycentre": "barycentre (sees the group)",
@@ -94,7 +95,7 @@ def draw_comparison(frame: Columns) -> Any:
     """All methods on the paper's 40/40/20 splits: means over the splits, measured on the test rows."""
     axes = subplots(1, 3, size=(11.0, 4.9))[0]
     for ax, dataset in zip(axes, DATASETS, strict=True):
-        for place, method in enumerate(("cdf_tuned", "adw_2", "paper", "adw_1", "cdf", "barycentre")):
+        for place, method in enumerate(("cdf_default", "adw_2", "paper", "adw_1", "cdf", "barycentre")):
             _line(ax, curves(frame, dataset, "text", method), NAMES[method], place)
         base = curves(frame, dataset, "text", "base")
         point = {"color": "black", "marker": "*", "markersize": 11, "linestyle": ""}
@@ -116,7 +117,7 @@ def draw_differences(frame: Columns) -> Any:
     panels = [(dataset, "test") for dataset in DATASETS]
     panels += [(dataset, "others") for dataset in unique(where(table, rows="others"), "dataset")]
     axes = subplots(2, 3, size=(11.0, 6.4)).ravel()
-    shown = {("cdf", "paper"): 0, ("cdf_tuned", "adw_2"): 1, ("cdf_tuned_both", "adw_1"): 2}
+    shown = {("cdf", "paper"): 0, ("cdf_default", "adw_2"): 1, ("cdf_default_both", "adw_1"): 2}
     for ax, (dataset, rows) in zip(axes, panels, strict=False):
         for (ours, other), place in shown.items():
             part = where(table, dataset=dataset, rows=rows, ours=ours, other=other)
@@ -201,7 +202,7 @@ FIGURES: dict[str, tuple[str, Callable[[Columns], Any]]] = {  # name -> (study, 
     "convergence": ("convergence", draw_convergence),
     "published": ("comparison", draw_published),
     "comparison": ("comparison", draw_comparison),
-    "differences": ("comparison", draw_differences),
+    "differences": ("matched", draw_differences),
     "solvers": ("solvers", draw_solvers),
     "synthetic": ("synthetic", draw_synthetic),
 }

@@ -10,7 +10,7 @@ from evenhand.parity import make_parity
 from evenhand.policy import SoftmaxPolicy
 from evenhand.problem import DualProblem
 from evenhand.solvers import Callback, SolverResult, make_solver, run
-from evenhand.support import Support, automatic_beta, automatic_n_atoms, uniform_support
+from evenhand.support import Support, automatic_n_atoms, paper_beta, uniform_support
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +40,7 @@ class ParityStep:
             atoms=support.normalised(),
             parity=make_parity(parity, support.normalised()),
             slack=np.full(group_proba.shape[1], epsilon),
-            temperature=automatic_beta(len(scores)),
+            temperature=paper_beta(len(scores)),
             group_prior=shares,
         )
         return cls(support, problem, shares)

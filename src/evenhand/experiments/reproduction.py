@@ -33,7 +33,7 @@ def reproduce(
     quick : bool, default=False
         Fewer splits and tolerances: about a fifth of the time.
     only : str or iterable of str, default=None
-        Names of studies: convergence, comparison, solvers, synthetic, oracle, timing. None: all of them.
+        Names of studies: convergence, comparison, matched, solvers, synthetic, oracle, timing. None: all.
     n_jobs : int or None, default=None
         Cells computed at the same time; None is the number of cores. Times are measured one by one.
     progress : callable, default=None

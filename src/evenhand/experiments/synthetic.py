@@ -25,7 +25,8 @@ def compute_synthetic(cell: Cell) -> list[Row]:
         found = step.solve(PAPER_SOLVER, cell["budget"], cell.split)
         pmf = step.policy(found.multipliers).pmf(scores, group_proba)
     else:
-        model = ParityPostprocessor(parity="cdf", epsilon=cell["epsilon"], bounds=rows.bounds)
+        options = {"epsilon": cell["epsilon"], "bounds": rows.bounds, "beta": "paper"}
+        model = ParityPostprocessor(parity="cdf", **options)
         pmf = model.fit(*rows.nuisances(rows.split.unlabeled)).predict_pmf(scores, group_proba)
     groups = rows.groups[rows.split.test]
     distances = ks_unfairness(pmf, groups)

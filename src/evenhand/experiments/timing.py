@@ -33,9 +33,9 @@ def compute_timing(cell: Cell) -> list[Row]:
 
 
 def _fits(rows: PaperRows, budget: int) -> dict[str, Callable[[float], object]]:
-    def batch(parity: str, epsilon: float) -> object:
+    def batch(parity: str, epsilon: float, beta: str = "paper") -> object:
         fresh = rows.fit_models()
-        model = ParityPostprocessor(parity=parity, epsilon=epsilon, bounds=rows.bounds)
+        model = ParityPostprocessor(parity=parity, epsilon=epsilon, bounds=rows.bounds, beta=beta)
         return model.fit(*fresh.nuisances(rows.split.unlabeled))
 
     def paper(epsilon: float) -> object:
@@ -43,6 +43,7 @@ def _fits(rows: PaperRows, budget: int) -> dict[str, Callable[[float], object]]:
 
     return {
         "cdf": lambda epsilon: batch("cdf", epsilon),
+        "cdf_sharp": lambda epsilon: batch("cdf", epsilon, "auto"),
         "pmf": lambda epsilon: batch("pmf", epsilon),
         "paper": paper,
         "adw_1": lambda epsilon: fit_adw(rows, "adw_1", epsilon),

@@ -198,7 +198,7 @@ def _fit_sample(step: ParityPostprocessor, spool: Spool) -> ParityPostprocessor:
     rows = spool.sample_rows(_memory_rows(step, spool))
     settings: dict[str, Any] = {}
     if not is_cv(step.beta):
-        settings["beta"] = check_beta(step.beta, automatic_beta(spool.n_rows))
+        settings["beta"] = check_beta(step.beta, automatic_beta(spool.n_rows), spool.n_rows)
     if isinstance(step.atoms, str) and not is_cv(step.atoms) and spool.n_classes is None:
         settings["atoms"] = automatic_n_atoms(spool.n_rows)
     support = _cover(step, spool, rows)

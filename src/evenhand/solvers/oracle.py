@@ -46,7 +46,9 @@ class Oracle:
     max_iter: int = 500
     name: str = "lp"
 
-    default_temperature: float = LIMIT_TEMPERATURE  # what `beta="auto"` means with this solver
+    def default_beta(self, n_rows: int) -> float:
+        """As sharp as it needs to be to come close to the program."""
+        return LIMIT_TEMPERATURE
 
     def init(self, problem: DualProblem, start: FloatArray | None) -> OracleState:
         """Solve the program."""

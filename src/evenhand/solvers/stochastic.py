@@ -22,6 +22,7 @@ from evenhand.problem import DualProblem
 from evenhand.projected import gradient_variance, imbalance_spread
 from evenhand.solvers.result import Status
 from evenhand.solvers.schedules import Plan, plan_tables
+from evenhand.support import paper_beta
 
 Sampling = Literal["passes", "replacement"]
 Method = Literal["sgd", "acsa"]
@@ -126,6 +127,10 @@ class StochasticSolver(ABC):
     sampling: Sampling = "passes"
     random_state: RandomState = None
     chunk_size: int | None = None
+
+    def default_beta(self, n_rows: int) -> float:
+        """The paper's: what a gradient step may be is at most one over beta."""
+        return paper_beta(n_rows)
 
     @property
     @abstractmethod

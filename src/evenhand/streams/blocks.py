@@ -30,7 +30,7 @@ from evenhand.streams.grid import Extension, carry_multipliers, extend, find_ext
 from evenhand.streams.moments import Moments, measure, moment_shift
 from evenhand.streams.monitor import Drift, Monitor, alarm_threshold, find_drift, forecast_errors
 from evenhand.streams.state import Record, Settings, Standing, Stream
-from evenhand.support import Support, automatic_beta, check_beta
+from evenhand.support import Support, check_beta, paper_beta
 
 # What "auto" stands for: the risk on new rows was 0.999 of that of a fit with 201 atoms and beta = 3938
 # (benchmark `stream`); more atoms take more time, and a higher beta asks more of the curvature of a block.
@@ -349,10 +349,14 @@ def _first_atoms(settings: Settings) -> Any:
 
 
 def _temperature(settings: Settings, n_rows: float, now: float) -> float:
-    """beta: the user's, or the rule of `fit` for the rows that count, up to a limit, and never falling."""
-    if not (isinstance(settings.beta, str) and settings.beta == "auto"):
-        return now or check_beta(settings.beta, 0.0)
-    return max(now, min(automatic_beta(int(n_rows)), MAX_AUTO_BETA))
+    """beta: the user's, or the paper's for the rows that count, never falling; "auto" is that up to a limit.
+
+    Every solve of a stream is of one block, and starts where the last one ended: a problem as sharp as that
+    of `fit` would have it end elsewhere from block to block.
+    """
+    automatic = min(paper_beta(int(n_rows)), MAX_AUTO_BETA)
+    beta = check_beta(settings.beta, automatic, int(n_rows))
+    return max(now, beta) if isinstance(settings.beta, str) else now or beta
 
 
 def _solver(settings: Settings, n_rows: float) -> Solver[Any] | Auto:

@@ -23,7 +23,7 @@ def reproduce(
         list[str] | None,
         typer.Option(
             metavar="STUDY",
-            help="Only comparison, convergence, solvers, synthetic, oracle or timing; several will do.",
+            help="Only comparison, matched, convergence, solvers, synthetic, oracle or timing; several will do.",
         ),
     ] = None,
     jobs: Annotated[
