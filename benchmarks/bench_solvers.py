@@ -17,7 +17,7 @@ from evenhand.parity import SupNorm
 from evenhand.problem import DualProblem
 from evenhand.projected import merge, projected_gradient, smoothness
 from evenhand.solvers import Batch, Lbfgs, Solver, run
-from evenhand.support import automatic_beta
+from evenhand.support import paper_beta
 
 TOL, MOST_PASSES = 1e-6, 2_000
 ROUNDS, LARGE = 5, 10_000  # from this many rows on, once is enough
@@ -91,7 +91,7 @@ CANDIDATES: dict[str, Callable[[DualProblem], End]] = {
 
 def paper_problem(name: str, parity: str, epsilon: float, beta: float | None = None) -> DualProblem:
     rows = support.paper_rows(name, seed=0)
-    beta = beta or automatic_beta(len(rows.scores))
+    beta = beta or paper_beta(len(rows.scores))
     return support.make_problem(rows.scores, rows.group_proba, parity, epsilon, beta)
 
 

@@ -173,7 +173,8 @@ def test_ctrl_c_before_the_first_block_is_an_interrupt_like_any_other():
 
 def test_an_estimator_with_its_models_goes_on_from_its_checkpoint(tmp_path):
     frame = pd.DataFrame(DATA.data, columns=[f"x{i}" for i in range(DATA.data.shape[1])])
-    model = ParityRegressor(DecisionTreeRegressor(max_depth=4), LogisticRegression(), random_state=0)
+    models = DecisionTreeRegressor(max_depth=4), LogisticRegression()
+    model = ParityRegressor(*models, beta="paper", random_state=0)  # a tree scores rows it has seen better
     model.fit(frame[:2000], DATA.target[:2000], sensitive_features=DATA.sensitive_features[:2000])
     save(model, tmp_path / "fitted")
     path, trusted = tmp_path / "stream.evenhand", ["sklearn.tree._tree.Tree"]
@@ -186,7 +187,7 @@ def test_an_estimator_with_its_models_goes_on_from_its_checkpoint(tmp_path):
     at_once = stream_table(fresh(), frame, block_rows=BLOCK)
     assert resumed.postprocessor_.multipliers_.tobytes() == at_once.postprocessor_.multipliers_.tobytes()
     np.testing.assert_array_equal(resumed.predict(frame), at_once.predict(frame))
-    other = ParityRegressor(LinearRegression(), epsilon=0.3)
+    other = ParityRegressor(LinearRegression(), epsilon=0.3, beta="paper")
     with pytest.raises(ValueError, match="epsilon"):
         stream_table(other, frame, checkpoint=path, resume=True, trusted=trusted)
 

@@ -156,7 +156,7 @@ BAD = {
     "quantile of no level": (predict("rows.csv", "--kind", "quantile:2"), 2, "between 0 and 1"),
     "no such study": (("reproduce", "--only", "nothing", "-o", "{}/out"), 2, "--only is one of"),
     "two limits": (fit("rows.csv", "--epsilon", "0.1", "--max-risk-increase", "5%"), 2, "exclude each other"),
-    "limit out of reach": (fit("rows.csv", "--max-risk-increase", "0"), 4, "Nothing was written"),
+    "limit out of reach": (fit("rows.csv", "--max-risk-increase", "0", "--beta", "1"), 4, "Nothing was"),
     "no such folder": (("fit", "{}/rows.csv", *FIT, "-o", "{}/none/m.evenhand"), 5, "no such folder"),
     "folder as a file": (("fit", "{}/rows.csv", *FIT, "-o", "{}/out"), 5, "Is a directory"),
     "missing model": (predict(model="none.evenhand"), 5, "No such file"),

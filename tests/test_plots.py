@@ -335,7 +335,8 @@ def test_a_frontier_shows_intervals_and_baselines(axes):
 def test_a_history_measures_what_the_fit_went_through():
     fit, new = (make_population(600, n_groups=2, random_state=seed) for seed in (0, 1))
     history = History(growth=1.0)
-    model = ParityPostprocessor(epsilon=0.02).fit(fit.scores, fit.group_proba, callback=history)
+    model = ParityPostprocessor(epsilon=0.02, beta="paper")  # one stage, so that each step is an iteration
+    model.fit(fit.scores, fit.group_proba, callback=history)
     seen = {"scores": new.scores, "group_proba": new.group_proba, "y": new.target}
     shown = history.measure(model, {**seen, "sensitive_features": new.sensitive_features})
     (run,) = shown.runs

@@ -7,12 +7,14 @@ import pytest
 
 from evenhand._kernels.chunks import get_num_threads, set_num_threads
 from evenhand.policy import SoftmaxPolicy
+from evenhand.postprocessor import ParityPostprocessor
 from evenhand.support import (
     Support,
     automatic_beta,
     automatic_bounds,
     automatic_n_atoms,
     make_support,
+    paper_beta,
     uniform_support,
 )
 
@@ -149,11 +151,25 @@ def test_draws_means_and_quantiles_never_hold_rows_times_atoms():
     assert peak < 40_000 * 8 * 8  # a few numbers per row; the pmf would be 201
 
 
-def test_automatic_sizes_follow_the_paper_and_stop_growing():
+def test_automatic_atoms_follow_the_paper_and_stop_growing():
     assert [automatic_n_atoms(n) for n in (1, 794, 800, 10_000, 10**9)] == [3, 57, 57, 201, 201]
-    assert round(automatic_beta(800)) == 136
-    assert round(automatic_beta(794)) == 136
-    assert automatic_beta(1) > 0
+
+
+def test_the_automatic_beta_grows_with_few_rows_and_is_never_below_the_paper_s():
+    assert [round(paper_beta(n)) for n in (1, 794, 800)] == [1, 136, 136]
+    assert [automatic_beta(n) for n in (1, 100, 1250, 10**6)] == [8.0, 800.0, 10_000.0, 10_000.0]
+    assert automatic_beta(10**8) == paper_beta(10**8) > 10_000.0
+
+
+def test_the_automatic_beta_adds_next_to_nothing_to_the_risk():
+    scores = np.random.default_rng(0).uniform(0.2, 0.8, 2000)
+    proba = np.full((2000, 2), 0.5)
+    fine = {"atoms": 401, "bounds": (0.0, 1.0), "epsilon": 1.0}
+    added = [
+        ParityPostprocessor(beta=beta, **fine).fit(scores, proba).certificate_.risk
+        for beta in ("paper", "auto")
+    ]
+    np.testing.assert_allclose(added, [1 / (8 * paper_beta(2000)), 1 / 80_000], rtol=0.05)
 
 
 @pytest.mark.parametrize("constant", [0.0, 1.0, -5e4, 1e15, 1e-300, 1e300])

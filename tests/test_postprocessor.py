@@ -73,7 +73,7 @@ def test_the_fitted_attributes_have_their_shapes(fitted):
     margin = 0.02 * np.ptp(SCORES)
     assert fitted.bounds_ == pytest.approx((SCORES.min() - margin, SCORES.max() + margin))
     assert not hasattr(fitted, "selection_")
-    assert fitted.beta_ == pytest.approx(np.sqrt(600) * np.log2(np.sqrt(600)))
+    assert fitted.beta_ == 8 * 600
     assert fitted.n_groups_ == 3
     assert fitted.groups_.tolist() == [0, 1, 2]
     np.testing.assert_allclose(fitted.group_prior_, PROBA.mean(axis=0))
@@ -328,7 +328,9 @@ def test_a_solver_that_stops_short_warns_what_to_raise():
 def test_a_callback_sees_every_step_and_may_stop():
     seen = []
     ParityPostprocessor(epsilon=0.01).fit(SCORES, PROBA, callback=seen.append)
-    assert [progress.n_iter for progress in seen] == list(range(1, len(seen) + 1))
+    counts = [progress.n_iter for progress in seen]
+    assert counts == sorted(counts)  # a move to the next stage is no iteration of its own
+    assert set(counts) == set(range(1, counts[-1] + 1))
     with pytest.warns(ConvergenceWarning, match="asked to stop"):
         model = ParityPostprocessor(epsilon=0.01).fit(SCORES, PROBA, callback=lambda progress: True)
     assert model.result_.n_iter == 1

@@ -296,7 +296,8 @@ def test_the_grid_extends_with_its_spacing_and_keeps_its_atoms():
 def test_extending_the_grid_keeps_the_policy_on_the_atoms_that_were_there():
     scores, proba = population(3000)
     for parity, epsilon in (("cdf", 0.03), ("pmf", 0.006), ("mean", 0.02)):
-        model = ParityPostprocessor(parity=parity, epsilon=epsilon, atoms=21).fit(scores, proba)
+        options = {"epsilon": epsilon, "atoms": 21, "beta": "paper"}  # soft: every atom keeps some mass
+        model = ParityPostprocessor(parity=parity, **options).fit(scores, proba)
         old = model._stream_of_fit().standing
         support = extend(old.support, Extension(4, 9))
         block = random_block_moments(model)

@@ -180,7 +180,7 @@ class AwarePlugin(AwareRegressor):
         None: the default of `ParityRegressor`.
     atoms : "auto", int or array, default="auto"
     bounds : "auto" or (low, high), default="auto"
-    beta : "auto" or float, default="auto"
+    beta : "auto", "paper" or float, default="auto"
         Smoothing of the dual, as in `ParityPostprocessor`.
     random_state : int, Generator, RandomState or None, default=None
         Not used: nothing is drawn.

@@ -110,7 +110,7 @@ Id = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="Column that says who a row is; it is not learned from.")
 ]
 Beta = Annotated[
-    str, typer.Option(help="Inverse temperature: auto, cv (chosen on held-out rows) or a number.")
+    str, typer.Option(help="Inverse temperature: auto, paper, cv (chosen on held-out rows) or a number.")
 ]
 Calibration = Annotated[
     str | None, typer.Option(help="Of the group probabilities: sigmoid, isotonic or temperature.")

@@ -37,7 +37,7 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
     epsilon : float, array of shape (n_groups,) or dict by group, default=0.05
     atoms : "auto", "cv", int or array, default="auto"
     bounds : "auto" or (low, high), default="auto"
-    beta : "auto", "cv" or float, default="auto"
+    beta : "auto", "paper", "cv" or float, default="auto"
     cost : str, cost of `evenhand.costs` or callable, default="squared"
     solver : str or solver object, default="auto"
     tol : float, default=1e-6

@@ -45,10 +45,11 @@ class Oracle:
     tol: float = 1e-6
     max_iter: int = 500
     name: str = "lp"
+    default_temperature: float = LIMIT_TEMPERATURE
 
     def default_beta(self, n_rows: int) -> float:
-        """As sharp as it needs to be to come close to the program."""
-        return LIMIT_TEMPERATURE
+        """As sharp as it takes to come close to the program."""
+        return self.default_temperature
 
     def init(self, problem: DualProblem, start: FloatArray | None) -> OracleState:
         """Solve the program."""

@@ -23,7 +23,7 @@ def reproduce(
         list[str] | None,
         typer.Option(
             metavar="STUDY",
-            help="Only comparison, matched, convergence, solvers, synthetic, oracle or timing; several will do.",
+            help="Of comparison, matched, convergence, solvers, synthetic, oracle and timing only these.",
         ),
     ] = None,
     jobs: Annotated[
