@@ -154,7 +154,7 @@ def convergence(case: Case) -> Any:
     options = {"n_steps": 50_000, "chunk_size": 50, "random_state": SEED}
     for solver in ("batch", Sgd(**options), Sgd3(inner=AcSa2(), **options)):
         history = History(growth=1.25)
-        model = eh.ParityPostprocessor(epsilon=0.05, solver=solver, random_state=SEED)
+        model = eh.ParityPostprocessor(epsilon=0.05, beta="paper", solver=solver, random_state=SEED)
         model.fit(**case.fit, callback=history)
         one = history.measure(model, case.test)
         display = one if display is None else display + one
