@@ -20,6 +20,7 @@ from evenhand.estimators.nuisances import (
     group_probabilities,
     out_of_fold,
     report_fits,
+    require_groups,
 )
 
 
@@ -46,6 +47,8 @@ def fit_group_models(
     n_jobs: int | None,
 ) -> tuple[list[GroupModel], list[FloatArray]]:
     """For each of `targets`, the groups of the labelled rows, what `fit_group_model` returns."""
+    for groups in targets:
+        require_groups(groups, folds)
     labelled = [replace(data, codes=groups.codes, groups=groups.labels) for groups in targets]
     fitted = [fit_group_model(classifier, each, folds, calibration, n_jobs) for each in labelled]
     return [model for model, _ in fitted], [held_out for _, held_out in fitted]

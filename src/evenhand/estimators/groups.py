@@ -13,6 +13,7 @@ from evenhand._typing import FloatArray, IntArray
 from evenhand._validation import Labels, is_missing
 
 OTHER = "other"  # label of the small groups, merged
+PAIR = "(class, group)"  # kind of the groups of a model that tells classes apart, too
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,6 +22,7 @@ class Groups:
 
     labels: Labels  # sorted; tuples where there are several sensitive features
     codes: IntArray  # position of each row's group in `labels`, (n_rows,)
+    kind: str = "group"  # what a label is called in messages
 
     def one_hot(self) -> FloatArray:
         """Group probabilities of rows whose group is known, (n_rows, n_groups)."""

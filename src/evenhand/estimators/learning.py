@@ -12,7 +12,7 @@ from evenhand._typing import AnyArray, FloatArray, IntArray
 from evenhand._validation import Labels, Rows
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
 from evenhand.estimators.group_model import GroupModel
-from evenhand.estimators.groups import Groups, encode_labels, label_columns, row_labels, sorted_labels
+from evenhand.estimators.groups import PAIR, Groups, encode_labels, label_columns, row_labels, sorted_labels
 from evenhand.estimators.notions import ATTRIBUTES, Notion
 from evenhand.estimators.nuisances import Labelled, class_codes
 
@@ -105,7 +105,7 @@ def model_targets(notion: Notion, attributes: Sequence[Groups], data: Labelled) 
         return list(attributes)
     outcomes = class_codes(data.y, data.classes or ())
     return [
-        Groups(notion.model_labels(place), outcomes * len(groups.labels) + groups.codes)
+        Groups(notion.model_labels(place), outcomes * len(groups.labels) + groups.codes, PAIR)
         for place, groups in enumerate(attributes)
     ]
 

@@ -24,7 +24,7 @@ from evenhand._progress import report_progress
 from evenhand._typing import AnyArray, FloatArray, IntArray
 from evenhand._validation import Labels
 from evenhand.draws import RandomState, key_from
-from evenhand.estimators.groups import Groups
+from evenhand.estimators.groups import PAIR, Groups
 
 Fold = tuple[IntArray, IntArray]  # rows to fit on, rows to score
 
@@ -177,17 +177,24 @@ def make_folds(
             f"{len(scored)} times in all. Use a splitter such as StratifiedKFold."
         )
     for groups in attributes:
-        _require_groups(groups, folds)
+        require_groups(groups, folds)
     return folds
 
 
-def _require_groups(groups: Groups, folds: list[Fold]) -> None:
+def require_groups(groups: Groups, folds: list[Fold]) -> None:
+    """Refuse folds in which a model would not learn a group, and give it no probability in silence."""
     for number, (train, _) in enumerate(folds):
         absent = np.flatnonzero(np.bincount(groups.codes[train], minlength=len(groups.labels)) == 0)
         if len(absent):
+            way_out = "Use fewer folds, or cv=None for folds stratified by group."
+            if groups.kind == PAIR:
+                way_out = (
+                    "Use fewer folds, cv=None for folds stratified by class and group, or multiply two "
+                    'models with joint="product".'
+                )
             raise ValueError(
-                f"cv leaves no row of group {groups.labels[absent[0]]!r} to learn from in fold {number}. Use "
-                "fewer folds, or cv=None for folds stratified by group."
+                f"cv leaves no row of {groups.kind} {groups.labels[absent[0]]!r} to learn from in fold "
+                f"{number}. {way_out}"
             )
 
 
