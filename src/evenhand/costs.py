@@ -20,6 +20,7 @@ from evenhand._validation import as_floats
 from evenhand.support import Support
 
 REACH = 4.0  # the largest cost in a problem: (1 - (-1))^2
+FARTHEST = 1e150  # between scores and atoms: its square, and sums of that, are still numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +93,7 @@ class Squared:
 
     def rows(self, support: Support, scores: FloatArray) -> RowCosts:
         """Scores on the normalised scale."""
-        return squared_cost_rows(support.scale(support.clip(scores)))
+        return squared_cost_rows(support.scale(clip_within_reach(support, scores)))
 
 
 class _Tabulated(ABC):
@@ -125,7 +126,7 @@ class _Tabulated(ABC):
 
     def rows(self, support: Support, scores: FloatArray) -> RowCosts:
         """How much cheaper each atom is than nothing, above the cheapest one."""
-        costs = self.table(support.clip(scores), support.atoms) / self.unit(support)
+        costs = self.table(clip_within_reach(support, scores), support.atoms) / self.unit(support)
         cheapest = costs.min(axis=1)
         return RowCosts(np.ascontiguousarray((cheapest[:, None] - costs).T), cheapest)
 
@@ -307,6 +308,26 @@ def expected_costs(pmf: FloatArray, model: CostModel, rows: RowCosts) -> FloatAr
     gain = np.einsum("ik,ki->i", pmf @ model.loadings, rows.features) + pmf @ model.offset
     costs: FloatArray = rows.constant - gain
     return costs
+
+
+def clip_within_reach(support: Support, scores: FloatArray) -> FloatArray:
+    """Scores within the bounds, refused where squares of what is between them and the atoms would overflow.
+
+    >>> from evenhand.support import uniform_support
+    >>> clip_within_reach(uniform_support(0.0, 10.0, 3), np.array([5.0, 1e300]))
+    array([ 5., 10.])
+    """
+    clipped, half_width = support.clip(scores), support.half_width
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        away = float(np.abs(clipped - support.centre).max(initial=0.0))
+        farthest = max(half_width, away, float(np.divide(away, half_width)))
+    if farthest > FARTHEST:
+        raise ValueError(
+            f"scores lie up to {away:g} from the centre of atoms that span {2 * half_width:g}, and squares "
+            "of such numbers are too large for a float. Divide scores, atoms and bounds by a constant, or "
+            "pass bounds=(low, high) where the scores are outliers."
+        )
+    return clipped
 
 
 def _positive(unit: float) -> float:

@@ -68,7 +68,8 @@ def uniforms_from_rows(scores: FloatArray, group_proba: FloatArray, key: HashArr
 
     def words(start: int, stop: int) -> FloatArray:
         cells = np.column_stack([scores[start:stop], group_proba[start:stop]])
-        return np.rint(cells * GRID)
+        with np.errstate(over="ignore"):  # scores beyond all bounds are in one cell
+            return np.rint(cells * GRID)
 
     width = (1 if scores.ndim == 1 else scores.shape[1]) + group_proba.shape[1]
     return _to_uniforms(_hash_words(words, len(scores), width, _ROW_TAG, key))

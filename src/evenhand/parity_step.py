@@ -8,7 +8,7 @@ from typing import Any
 from evenhand._typing import FloatArray
 from evenhand._validation import Labels, Rows, check_rows, check_strata, column_labels
 from evenhand.certificates import Certificate, Measures, certify
-from evenhand.costs import Cost, CostMatrix, Squared
+from evenhand.costs import Cost, CostMatrix, Squared, clip_within_reach
 from evenhand.exceptions import ConvergenceWarning
 from evenhand.policy import SoftmaxPolicy
 from evenhand.problem import DualProblem
@@ -42,8 +42,12 @@ def read_rows(scores: Any, group_proba: Any, sample_weight: Any, strata: Any, co
 def choose_support(atoms: Any, bounds: Any, rows: Rows, cost: Cost) -> Support:
     """The atoms that the parameters ask for."""
     if isinstance(cost, CostMatrix):
-        return make_class_support(atoms, cost.matrix.shape[1])
-    return make_support(atoms, bounds, rows.scores, rows.weights)
+        support = make_class_support(atoms, cost.matrix.shape[1])
+        clip_within_reach(support, support.atoms)
+        return support
+    support = make_support(atoms, bounds, rows.scores, rows.weights)
+    clip_within_reach(support, rows.scores)  # before long work, whose answer would be infinite
+    return support
 
 
 def solve(

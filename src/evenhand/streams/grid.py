@@ -9,6 +9,7 @@ from evenhand._typing import FloatArray
 from evenhand.parity import Parity
 from evenhand.support import MARGIN, Support, range_without_outliers
 
+MOST = 2.0**52  # more than there is room for, and a number where a share of infinity is none
 NEW_ATOM_WEIGHT = 1e-6  # in a least squares fit that the old atoms decide
 
 
@@ -31,12 +32,12 @@ def find_extension(support: Support, scores: FloatArray, most_atoms: int) -> Ext
     Extension(left=0, right=3)
     """
     low, high = range_without_outliers(scores)
-    step = (support.atoms[-1] - support.atoms[0]) / (len(support.atoms) - 1)
-    beyond = np.array([support.bounds[0] - low, high - support.bounds[1]])
-    if not (beyond > 0).any() or not np.isfinite(step):
+    step = float(support.atoms[-1] - support.atoms[0]) / (len(support.atoms) - 1)
+    beyond = [support.bounds[0] - low, high - support.bounds[1]]
+    if not max(beyond) > 0 or not math.isfinite(step):
         return Extension(0, 0)
     margin = MARGIN * (high - low)
-    wanted = [math.ceil((extra + margin) / step) if extra > 0 else 0 for extra in beyond]
+    wanted = [math.ceil(min((extra + margin) / step, MOST)) if extra > 0 else 0 for extra in beyond]
     room = max(most_atoms - len(support.atoms), 0)
     if sum(wanted) > room:  # a range that keeps growing must not take the memory with it
         left = min(wanted[0], room * wanted[0] // sum(wanted))
