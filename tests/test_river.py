@@ -1,5 +1,6 @@
 """The adapter for river: its checks, parity on new rows, and labels that come for some rows only."""
 
+import contextlib
 import pickle
 
 import numpy as np
@@ -11,7 +12,9 @@ from river import checks, compose, datasets, evaluate, linear_model, metrics, pr
 
 from evenhand.datasets import make_population  # noqa: E402
 from evenhand.metrics import ks_unfairness  # noqa: E402
+from evenhand.postprocessor import ParityPostprocessor  # noqa: E402
 from evenhand.river import ParityRegressor  # noqa: E402
+from evenhand.streams import Drift  # noqa: E402
 
 DATA = make_population(8000, n_groups=2, separation=2.0, random_state=0)
 NEW = make_population(3000, n_groups=2, separation=2.0, random_state=1)
@@ -179,6 +182,56 @@ def test_it_works_in_rivers_pipelines_and_evaluations_and_survives_a_pickle(lear
     assert [again.predict_one(x) for x in records(NEW)[:20]] == [
         learned.predict_one(x) for x in records(NEW)[:20]
     ]
+
+
+def test_rows_that_the_parity_step_refuses_are_kept_and_count_once(monkeypatch):
+    """The step fails at its first rows and in the middle; each time the same row comes again."""
+    model, unharmed = make_model(warm_up=200), learn(make_model(warm_up=200), 2000)
+    partial_fit, calls = ParityPostprocessor.partial_fit, iter(range(100))
+
+    def fail_at_times(step, *rows, **options):
+        if next(calls) in (0, 1, 7):
+            raise MemoryError("no room")
+        return partial_fit(step, *rows, **options)
+
+    monkeypatch.setattr(ParityPostprocessor, "partial_fit", fail_at_times)
+    n_failures = 0
+    for x, y, group in zip(records(DATA)[:2000], DATA.target, DATA.sensitive_features, strict=False):
+        while True:
+            try:
+                model.learn_one(x, y, group=int(group))
+                break
+            except MemoryError:
+                n_failures += 1
+    assert n_failures == 3
+    assert model.step.stream_.n_rows == unharmed.step.stream_.n_rows
+    assert model._waiting == unharmed._waiting
+    assert model.step.multipliers_.tobytes() == unharmed.step.multipliers_.tobytes()
+    assert model.regressor["LinearRegression"].weights == unharmed.regressor["LinearRegression"].weights
+
+
+def test_a_callback_that_raises_loses_no_row_and_counts_none_twice(monkeypatch):
+    partial_fit = ParityPostprocessor.partial_fit
+
+    def find_drift_always(step, *rows, on_drift, **options):
+        partial_fit(step, *rows, **options)
+        on_drift(Drift(step.stream_.n_rows, "prior", 0, 0.5, 0.6))
+
+    def stop(drift):
+        raise StopIteration(drift)
+
+    monkeypatch.setattr(ParityPostprocessor, "partial_fit", find_drift_always)
+    heard = []
+    unharmed = learn(make_model(warm_up=200, on_drift=heard.append), 900)
+    model = make_model(warm_up=200, on_drift=stop)
+    for x, y, group in zip(records(DATA)[:900], DATA.target, DATA.sensitive_features, strict=False):
+        with contextlib.suppress(StopIteration):
+            model.learn_one(x, y, group=int(group))
+    assert [drift.n_rows for drift in heard] == [128, 256, 384, 512, 640]
+    assert model.step.stream_.n_rows == unharmed.step.stream_.n_rows == 640
+    assert model._waiting == unharmed._waiting
+    assert model._n_rows == 900
+    assert model.predict_one(records(NEW)[0]) == unharmed.predict_one(records(NEW)[0])
 
 
 def test_a_group_without_a_tolerance_is_named():

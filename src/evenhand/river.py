@@ -121,6 +121,9 @@ class ParityRegressor(MiniBatchRegressor):  # type: ignore[misc]
     def learn_one(self, x: Features, y: float | None = None, group: Hashable = None) -> None:
         """Learn from one row, of which outcome and group may be unknown.
 
+        Where the parity step refuses its rows, nothing is learned from this one, and those before it still
+        wait: the row may come again.
+
         Parameters
         ----------
         x : dict of features
@@ -131,12 +134,14 @@ class ParityRegressor(MiniBatchRegressor):  # type: ignore[misc]
         """
         features, known = self._split(x)
         group = known if group is None else group
-        self._take(self._score(features), self._group_proba(features))
+        alarms = self._take(self._score(features), self._group_proba(features))
         if not is_missing(group):
             self.classifier.learn_one(features, group)
         self._note(group)
         if not is_missing(y):
             self.regressor.learn_one(features, y)
+        for alarm in alarms:  # last: a callback that raises finds a row that all have learned from
+            self._report(alarm)
 
     def predict_one(self, x: Features) -> float:
         """One atom drawn from the row's policy: parity is kept, up to the noise of drawing.
@@ -207,19 +212,20 @@ class ParityRegressor(MiniBatchRegressor):  # type: ignore[misc]
         vector: FloatArray = known / known.sum()
         return vector
 
-    def _take(self, score: float, proba: dict[Hashable, float]) -> None:
-        """Give a scored row to the parity step, with those that wait when they are enough."""
+    def _take(self, score: float, proba: dict[Hashable, float]) -> list[Drift]:
+        """Give a scored row to the parity step, with those that wait when they are enough; its alarms."""
         if not self._groups or not math.isfinite(score):
-            return
+            return []
         low, high = (score, score) if isinstance(self.bounds, str) else self.bounds
-        self._waiting.append([min(max(score, low), high), *self._vector(proba)])
-        if len(self._waiting) < FLUSH_ROWS:
-            return
-        rows = np.array(self._waiting)
-        step = self._new_step() if self.step is None else self.step
-        self._waiting = []
-        step.partial_fit(rows[:, 0], rows[:, 1:], half_life=self.half_life, on_drift=self._report)
-        self.step = step
+        waiting = [*self._waiting, [min(max(score, low), high), *self._vector(proba)]]
+        alarms: list[Drift] = []
+        if len(waiting) >= FLUSH_ROWS:
+            rows = np.array(waiting)
+            step = self._new_step() if self.step is None else self.step
+            step.partial_fit(rows[:, 0], rows[:, 1:], half_life=self.half_life, on_drift=alarms.append)
+            self.step, waiting = step, []
+        self._waiting = waiting
+        return alarms
 
     def _note(self, group: Hashable) -> None:
         """Count the row, and begin the parity step (anew) where its groups are others now."""
