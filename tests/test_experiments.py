@@ -70,6 +70,20 @@ def test_a_finished_cell_is_never_computed_again(tmp_path):
     assert run_cells(make_cells(), never, tmp_path) == first
 
 
+@pytest.mark.parametrize("keep", [0, 1, 40, -1])
+def test_a_cell_that_was_cut_short_is_computed_again(tmp_path, keep):
+    first = run_cells(make_cells(), compute_square, tmp_path)
+    broken = tmp_path / f"{make_cells()[1].key}.json"
+    broken.write_bytes(broken.read_bytes()[:keep])
+    again = []
+    assert run_cells(make_cells(), lambda cell: again.append(cell) or compute_square(cell), tmp_path) == first
+    assert again == make_cells()[1:2]
+    assert run_cells(make_cells(), never, tmp_path) == first
+    broken.write_text("[]")
+    with pytest.raises(FileNotFoundError, match="holds no finished cell"):
+        made_at(make_cells(), tmp_path)
+
+
 def test_a_cell_with_other_settings_is_another_cell(tmp_path):
     run_cells(make_cells(), compute_square, tmp_path)
     others = run_cells(make_cells(extra="b"), compute_square, tmp_path)

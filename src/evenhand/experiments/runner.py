@@ -70,7 +70,7 @@ def run_cells(
         `compute(cell)` returns the cell's rows: dicts of numbers and text. It must be importable by name
         where cells run in other processes.
     store : Path
-        Folder of the finished cells, one file each.
+        Folder of the finished cells, one file each; one that is cut short counts as not computed.
     n_jobs : int or None, default=None
         Cells computed at the same time, in processes of one thread each. None: one.
     progress : callable, default=None
@@ -83,7 +83,7 @@ def run_cells(
         The cells' own names (dataset, split, method) and what `compute` returned.
     """
     store.mkdir(parents=True, exist_ok=True)
-    missing = [cell for cell in dict.fromkeys(cells) if not _file(store, cell).exists()]
+    missing = [cell for cell in dict.fromkeys(cells) if _stored(store, cell) is None]
     done = len(set(cells)) - len(missing)
     report = progress or _silent
     report(done, done + len(missing), "")
@@ -96,8 +96,7 @@ def run_cells(
 
 def made_at(cells: Sequence[Cell], store: Path) -> list[str]:
     """Commits at which finished cells were computed: more than one where a run went on after a change."""
-    records = (json.loads(_file(store, cell).read_text()) for cell in cells)
-    return sorted({record.get("commit") or "unknown" for record in records})
+    return sorted({_record(store, cell).get("commit") or "unknown" for cell in cells})
 
 
 def _finish(cell: Cell, compute: Compute, store: Path) -> str:
@@ -115,8 +114,27 @@ def _finish(cell: Cell, compute: Compute, store: Path) -> str:
 
 def _read(store: Path, cell: Cell) -> Iterator[Row]:
     names = {"dataset": cell.dataset, "split": cell.split, "method": cell.method}
-    for row in json.loads(_file(store, cell).read_text())["rows"]:
+    for row in _record(store, cell)["rows"]:
         yield names | row
+
+
+def _record(store: Path, cell: Cell) -> dict[str, Any]:
+    record = _stored(store, cell)
+    if record is None:
+        raise FileNotFoundError(
+            f"{_file(store, cell)} holds no finished cell, though it was computed: another run may be at "
+            "work in this folder. Run again."
+        )
+    return record
+
+
+def _stored(store: Path, cell: Cell) -> dict[str, Any] | None:
+    """What a finished cell left; None where nothing is there, or what a full disk or a power cut left."""
+    try:
+        record = json.loads(_file(store, cell).read_text())
+    except (FileNotFoundError, ValueError):  # a half of UTF-8 or of JSON is a ValueError
+        return None
+    return record if isinstance(record, dict) and isinstance(record.get("rows"), list) else None
 
 
 def _file(store: Path, cell: Cell) -> Path:
