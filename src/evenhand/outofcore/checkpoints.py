@@ -12,12 +12,17 @@ import numpy as np
 
 from evenhand._atomic import remove_leftovers
 from evenhand.io import ModelFileError, load, save
+from evenhand.outofcore.digests import digest
 from evenhand.outofcore.rows import Model
 from evenhand.postprocessor import ParityPostprocessor
 
 SECONDS = 60.0  # between checkpoints, where nothing is said
 
 _PLACE = "table_position_"  # the attribute of the model that says how much of the table it has seen
+_ORIGIN = "table_origin_"  # a digest of the model as it was before the table
+
+# parts of an estimator that go along with a stream: all else stays as it was fitted
+_MOVING = ("postprocessor_", "certificate_", "n_iter_")
 
 # parameters of estimators that say which parity is asked for
 _NOTION = ("criterion", "pos_label", "cost_matrix", "aware", "attributes", "conditional_on")
@@ -55,7 +60,10 @@ class Checkpoints:
         if self.path is not None and resume:
             remove_leftovers(self.path)
         if self.path is None or not self.path.exists():
-            model.__dict__.pop(_PLACE, None)  # in another table
+            for name in (_PLACE, _ORIGIN):  # of another table
+                model.__dict__.pop(name, None)
+            if self.path is not None:
+                setattr(model, _ORIGIN, digest(_learned(model)))
             return 0
         if not resume:
             raise FileExistsError(
@@ -63,10 +71,10 @@ class Checkpoints:
             )
         saved = load(self.path, trusted=trusted)
         place = vars(saved).get(_PLACE)
-        streamed = hasattr(getattr(saved, "postprocessor_", saved), "stream_")  # a fit ends a stream
-        if type(place) is not int or place < 0 or not streamed:
+        if type(place) is not int or place < 0 or not _is_streaming(saved):
             raise ModelFileError(f"{self.path} is a model, but no checkpoint: it has no place in a table.")
         _require_same_settings(model, saved)
+        _require_same_fit(model, saved, self.path)
         model.__dict__.update(_fitted(saved))
         self._last_row = place
         return place
@@ -97,14 +105,20 @@ def advance(model: Model, row: int, *arguments: Any, **keywords: Any) -> None:
 
 def become(model: Model, other: Model) -> None:
     """Take over what a copy has learned, and its place, if any."""
-    if _PLACE not in vars(other):
-        model.__dict__.pop(_PLACE, None)
+    for name in (_PLACE, _ORIGIN):
+        if name not in vars(other):
+            model.__dict__.pop(name, None)
     model.__dict__.update(vars(other))
 
 
 def place_of(model: Model) -> int:
     """How many rows of its table the model has seen."""
     return int(vars(model).get(_PLACE, 0))
+
+
+def _is_streaming(model: Any) -> bool:
+    """Whether `partial_fit` came last: a fit ends a stream."""
+    return hasattr(getattr(model, "postprocessor_", model), "stream_")
 
 
 def _fitted(model: Model) -> dict[str, Any]:
@@ -125,6 +139,40 @@ def _require_same_settings(model: Model, saved: Any) -> None:
                 f"The checkpoint was made with {name}={kept[name]!r}, but the model has {name}="
                 f"{given[name]!r}. Resume with the same settings, or start a checkpoint of its own."
             )
+
+
+def _require_same_fit(model: Model, saved: Any, path: Path) -> None:
+    """Refuse a checkpoint of another fit: to resume would put its models in the place of those given.
+
+    The model may be what the stream began with, what the checkpoint holds, or what was on its way between
+    them when it stopped. One that is not fitted has nothing to lose, and files of older versions do not say
+    what their stream began with.
+    """
+    given, kept = _learned(model), _learned(saved)
+    origin = vars(saved).get(_ORIGIN)
+    if not given or digest(given) in (origin, digest(kept)):
+        return
+    same_models = digest(_models(given)) == digest(_models(kept))
+    on_its_way = _is_streaming(model) and vars(model).get(_ORIGIN) == origin
+    if not (same_models and (origin is None or on_its_way)):
+        what = "the parity step" if same_models else "the models of the outcome and of the group"
+        raise ValueError(
+            f"{path} is a checkpoint of another fit: {what} of the given model would be lost. Start a "
+            "checkpoint of its own for the new fit, or remove this one. To go on with what the checkpoint "
+            "holds, pass the model that the stream began with, or one that is not fitted."
+        )
+
+
+def _learned(model: Model) -> dict[str, Any]:
+    """All that a fit or a stream has left, but for what is said of the table."""
+    return {name: part for name, part in _fitted(model).items() if name not in (_PLACE, _ORIGIN)}
+
+
+def _models(learned: dict[str, Any]) -> dict[str, Any]:
+    """What stays as it was fitted while the stream goes on; nothing where there is a parity step alone."""
+    if "postprocessor_" not in learned:
+        return {}
+    return {name: part for name, part in learned.items() if name not in _MOVING}
 
 
 def _written_out(value: Any) -> str:

@@ -60,7 +60,9 @@ def stream_table(
         When to save: after so many rows or seconds, whatever comes first; neither is every minute. In any
         case it is done at the end. Checkpoints fall between blocks.
     resume : bool, default=False
-        Go on from the checkpoint where there is one. Without it a checkpoint that is there is an error.
+        Go on from the checkpoint where there is one. Without it a checkpoint that is there is an error. The
+        model is the one that the stream began with, one that is not fitted, or one that the checkpoint was
+        made of: a new fit is refused, since its models would give way to those of the checkpoint.
     trusted : list of str, default=()
         Types in the checkpoint to trust, as in `evenhand.load`: trees of scikit-learn need it.
     block_rows : int, default=16384
