@@ -131,6 +131,16 @@ BAD = {
         2,
         "--cost-matrix needs a row and a column for each class, no, yes",
     ),
+    "no such cost": (fit("rows.csv", "--cost", "cubic"), 2, "--cost is one of"),
+    "a quantile without its level": (fit("rows.csv", "--cost", "pinball"), 2, "a level between 0 and 1"),
+    "a level of no quantile": (fit("rows.csv", "--cost", "pinball:1.5"), 2, "a level between 0 and 1"),
+    "a delta that is no number": (fit("rows.csv", "--cost", "huber:wide"), 2, "a positive delta"),
+    "a number for nothing": (fit("rows.csv", "--cost", "absolute:2"), 2, "--cost absolute takes no number"),
+    "a cost of numbers for classes": (
+        fit_classes("--cost", "absolute"),
+        2,
+        "--cost is not for --task classification",
+    ),
     "epsilon of no stratum": (
         fit_classes("--criterion", "equalized_odds", "--epsilon", "yes=0.1,perhaps=0.1"),
         2,

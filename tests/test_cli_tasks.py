@@ -202,6 +202,65 @@ def test_costs_reach_the_model_whatever_their_order_in_the_file(run, folder, tmp
     assert_array_equal(eh.load(tmp_path / "m.evenhand").cost_matrix, [[0.0, 1.0], [5.0, 0.0]])
 
 
+COSTS = {  # option: the cost, the loss of an error r = y - prediction, and its name
+    "squared": (eh.costs.Squared(), lambda r: r**2, "mean squared error"),
+    "absolute": (eh.costs.Absolute(), np.abs, "mean absolute error"),
+    "pinball:0.9": (eh.costs.Pinball(0.9), lambda r: np.where(r > 0, 0.9, -0.1) * r, "mean pinball loss"),
+    "huber:0.1": (
+        eh.costs.Huber(0.1),
+        lambda r: np.where(abs(r) < 0.1, r**2, 0.1 * (2 * abs(r) - 0.1)),
+        "mean Huber loss",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_a_cost_of_numbers_is_what_is_fitted_and_measured(run, folder, tmp_path, name):
+    cost, loss, words = COSTS[name]
+    path, asked = (
+        tmp_path / "m.evenhand",
+        ("-y", "outcome", "-s", "group", "--id", "id", "--drop", "hired", "--cost", name),
+    )
+    outcome = run("fit", folder / "rows.csv", *asked, "--holdout", "50%", "-o", path)
+    assert f"Risk ({words})" in outcome.out, outcome.err
+    model = eh.load(path)  # without any type to trust
+    assert model.postprocessor_.policy_.cost == cost
+    audited = run("audit", folder / "rows.csv", "-m", path, *asked[:4], "--json")
+    rows = table_of(folder)
+    inside = rows["group"] == "A"
+    errors = rows["outcome"].astype(float)[inside, None] - model.postprocessor_.atoms_
+    scored = run("predict", path, folder / "rows.csv", "--kind", "pmf", "--keep", "none")
+    pmf = np.array([[float(cell) for cell in row] for row in list(csv.reader(io.StringIO(scored.out)))[1:]])
+    expected = (pmf[inside] * loss(errors)).sum(axis=1).mean()
+    assert gaps_of(audited, "risk")["A"] == pytest.approx(expected, rel=1e-6)
+    traced = run("frontier", folder / "rows.csv", *asked, "--epsilon", "0.05,0.5", "--json")
+    assert traced.code == 0, traced.err
+
+
+def test_a_pinball_cost_predicts_its_quantile(run, folder, tmp_path):
+    asked = (
+        "-y",
+        "outcome",
+        "-s",
+        "group",
+        "--id",
+        "id",
+        "--drop",
+        "hired",
+        "--epsilon",
+        "1",
+        "--holdout",
+        "0",
+    )
+    rows = table_of(folder)
+    for level in (0.2, 0.8):
+        run("fit", folder / "rows.csv", *asked, "--cost", f"pinball:{level}", "-o", tmp_path / "m")
+        scored = run("predict", tmp_path / "m", folder / "rows.csv", "--kind", "score", "--keep", "none")
+        score = columns_of(scored.out)["score"].astype(float)
+        below = (rows["outcome"].astype(float) < score).mean()
+        assert below == pytest.approx(level, abs=12 / len(score))  # as many rows lie on it as it has weights
+
+
 def test_a_frontier_of_classes_tells_the_total_variation(run, folder):
     options = ("--drop", "outcome", "--drop", "sex", "--epsilon", "0.02,0.2")
     outcome = run("frontier", folder / "rows.csv", *FIT, *options)

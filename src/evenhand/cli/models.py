@@ -11,15 +11,17 @@ import pyarrow as pa
 
 import evenhand
 from evenhand.cli.columns import BETWEEN
-from evenhand.cli.errors import DataError, UsageError, plain
+from evenhand.cli.errors import DataError, UsageError, one_of, plain
 from evenhand.cli.rows import LabelledRows, Parts, feature_kinds, read_rows
 from evenhand.cli.tasks import TASKS, Task, task_of
 from evenhand.cli.terminal import Terminal
+from evenhand.costs import COSTS, Cost, Huber, Pinball
 from evenhand.estimators.nuisances import default_classifier
 from evenhand.estimators.tabular import pipeline_kinds, table_pipeline
 from evenhand.io import ModelFileError, UntrustedTypesError
 
 MOST_ENTRIES = 2 * 10**7  # of a pmf that is held in memory to be measured; beyond, draws are
+_WITH_NUMBER = {"pinball": Pinball, "huber": Huber}  # costs whose parameter only the user can know
 _PER_GROUP = re.compile(r"(?P<label>.+?)=(?P<value>[^,=]+)(?:,|$)")
 
 
@@ -30,7 +32,7 @@ def make_model(task: Task, kinds: Mapping[str, str], **settings: Any) -> Any:
         if name not in estimator._get_param_names():
             raise UsageError(f"--{name.replace('_', '-')} is not for --task {task.name}.")
     return estimator(
-        table_pipeline(task.outcome_model(), kinds),
+        table_pipeline(task.outcome_model(settings.get("cost")), kinds),
         table_pipeline(default_classifier()[-1], kinds),
         **settings,
     )
@@ -67,6 +69,24 @@ def read_share(text: str, option: str, most: float = np.inf) -> float:
         limit = f"between 0 and {most:g}" if np.isfinite(most) else "finite and not negative"
         raise UsageError(f"{option} must be {limit}: got {text!r}.")
     return value
+
+
+def read_cost(text: str) -> Cost:
+    """`squared`, `absolute`, `pinball:0.9` or `huber:10`.
+
+    >>> read_cost("pinball:0.9")
+    Pinball(alpha=0.9)
+    """
+    name, _, number = text.strip().partition(":")
+    if one_of(name, COSTS, "--cost") not in _WITH_NUMBER:
+        if number:
+            raise UsageError(f"--cost {name} takes no number: got {text!r}.")
+        return COSTS[name]()
+    try:
+        return _WITH_NUMBER[name](float(number))
+    except ValueError as error:
+        what = "level between 0 and 1" if name == "pinball" else "positive delta, in the target's units"
+        raise UsageError(f"--cost {name}:NUMBER needs a {what}: got {text!r}.") from error
 
 
 def load_model(path: str, trusted: Sequence[str] | None = None) -> Any:

@@ -65,6 +65,15 @@ Attributes = Annotated[
         show_default="combined",
     ),
 ]
+Cost = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME[:NUMBER]",
+        help="Of numbers, what an error costs: squared, absolute, pinball:0.9 for a quantile, or "
+        "huber:DELTA, squared up to DELTA and linear beyond.",
+        show_default="squared",
+    ),
+]
 CostMatrix = Annotated[
     str | None,
     typer.Option(

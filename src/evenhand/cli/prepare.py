@@ -23,7 +23,7 @@ def model_settings(
 ) -> dict[str, Any]:
     """Options as parameters of the model, refused before any work is done; those not given are left out.
 
-    `notion` holds criterion, pos_label, conditional_on, attributes and cost_matrix.
+    `notion` holds criterion, pos_label, conditional_on, attributes, cost and cost_matrix.
     """
     allowed = {"--parity": (parity, PARITIES), "--calibration": (calibration, METHODS)}
     allowed["--criterion"] = notion.get("criterion"), CRITERIA

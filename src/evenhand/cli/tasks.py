@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.types
+from sklearn.linear_model import QuantileRegressor
 
 from evenhand._typing import AnyArray, FloatArray
 from evenhand.cli.columns import as_classes, as_numbers, find_column, find_kind
 from evenhand.cli.errors import DataError, UsageError, one_of, plain
+from evenhand.costs import Absolute, Huber, Pinball, Squared
 from evenhand.estimators.nuisances import class_codes, default_classifier, default_regressor
 from evenhand.metrics.losses import Loss
 from evenhand.reporting.measure import METRIC_OF, counts_errors
@@ -18,6 +20,12 @@ from evenhand.reporting.words import ERROR_RATE
 
 AUTO = "auto"
 MOST_CLASSES = 20  # that a column of text is taken for; beyond, it is more likely numbers with a slip
+RISK_NAMES = {
+    Squared: "mean squared error",
+    Absolute: "mean absolute error",
+    Pinball: "mean pinball loss",
+    Huber: "mean Huber loss",
+}
 # What chance and scores without ties can be measured in, for each parity of numbers.
 NUMBER_METRICS = {"cdf": "ks", "pmf": "ks", "tv": "ks", "mean": "mean", "w1": "w1"}
 
@@ -40,7 +48,7 @@ class Task:
 
     name: str
     estimator: str  # a public name of evenhand
-    outcome_model: Callable[[], Any]
+    outcome_model: Callable[[Any], Any]  # cost, or None -> what predicts the value of the smallest cost
     read_target: Callable[[pa.Table, str], AnyArray]
     parity: str  # by default
     kinds: Mapping[str, Kind]
@@ -52,8 +60,29 @@ class Task:
     path_metric: str  # and that of a frontier
 
 
-def _squared(model: Any) -> Loss:
-    return "squared"
+def _number_model(cost: Any) -> Any:
+    """Linear, and without a type to trust in its file: the mean, the median or a quantile."""
+    if not isinstance(cost, Absolute | Pinball):
+        return default_regressor()[-1]
+    level = cost.alpha if isinstance(cost, Pinball) else 0.5
+    return QuantileRegressor(quantile=level, alpha=0.0, solver="highs-ipm")
+
+
+def _number_loss(model: Any) -> Loss:
+    cost = model.postprocessor_.policy_.cost
+    if isinstance(cost, Squared):
+        return "squared"
+
+    def loss(truth: FloatArray, value: FloatArray) -> AnyArray:
+        # a cost that a file can hold depends on the difference alone: that of an atom at zero
+        costs: AnyArray = cost.table((truth - value).ravel(), np.zeros(1)).reshape(truth.shape)
+        return costs
+
+    return loss
+
+
+def _number_risk(model: Any) -> str:
+    return RISK_NAMES.get(type(model.postprocessor_.policy_.cost), "expected cost")
 
 
 def _number_metric(model: Any) -> str:
@@ -131,21 +160,21 @@ TASKS = {
     "regression": Task(
         "regression",
         "ParityRegressor",
-        lambda: default_regressor()[-1],
+        _number_model,
         as_numbers,
         parity="cdf",
         kinds=NUMBERS,
         target=_as_given,
         base=_scores,
-        loss=_squared,
-        risk=lambda model: "mean squared error",
+        loss=_number_loss,
+        risk=_number_risk,
         metric=_number_metric,
         path_metric="ks",
     ),
     "classification": Task(
         "classification",
         "ParityClassifier",
-        lambda: default_classifier()[-1],
+        lambda cost: default_classifier()[-1],
         as_classes,
         parity="pmf",
         kinds=CLASSES,

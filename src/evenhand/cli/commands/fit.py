@@ -11,7 +11,7 @@ from evenhand.cli import options as opt
 from evenhand.cli.columns import make_features
 from evenhand.cli.errors import ExitCode, NotReachedError, UsageError
 from evenhand.cli.measure import Comparison, compare
-from evenhand.cli.models import read_epsilon, read_share
+from evenhand.cli.models import read_cost, read_epsilon, read_share
 from evenhand.cli.prepare import Learning, Prepared, model_settings, prepare
 from evenhand.cli.rows import LabelledRows, Parts, split
 from evenhand.cli.tables import Source, read_table
@@ -40,6 +40,7 @@ def fit(
     pos_label: opt.PosLabel = None,
     conditional_on: opt.ConditionalOn = None,
     attributes: opt.Attributes = None,
+    cost: opt.Cost = None,
     cost_matrix: opt.CostMatrix = None,
     unlabeled: Annotated[
         str | None,
@@ -102,6 +103,7 @@ def fit(
             pos_label=pos_label,
             conditional_on=conditional_on,
             attributes=attributes,
+            cost=None if cost is None else read_cost(cost),
             cost_matrix=cost_matrix,
         )
         | {"epsilon": read_epsilon(epsilon or ["0.05"])},

@@ -9,7 +9,7 @@ from evenhand._atomic import whole_file
 from evenhand._progress import report_progress
 from evenhand.cli import options as opt
 from evenhand.cli.errors import ExitCode, UsageError
-from evenhand.cli.models import read_share
+from evenhand.cli.models import read_cost, read_share
 from evenhand.cli.prepare import Learning, Prepared, model_settings, prepare
 from evenhand.cli.rows import Parts
 from evenhand.cli.tables import Source
@@ -34,6 +34,7 @@ def frontier(
     pos_label: opt.PosLabel = None,
     conditional_on: opt.ConditionalOn = None,
     attributes: opt.Attributes = None,
+    cost: opt.Cost = None,
     cost_matrix: opt.CostMatrix = None,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the whole table there.")
@@ -92,6 +93,7 @@ def frontier(
             pos_label=pos_label,
             conditional_on=conditional_on,
             attributes=attributes,
+            cost=None if cost is None else read_cost(cost),
             cost_matrix=cost_matrix,
         ),
     )
