@@ -1,6 +1,7 @@
 """Reports of classifiers and of models with strata: their numbers are those of the metrics."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
@@ -149,3 +150,60 @@ def test_parity_within_outcomes_cannot_be_reported_without_them(rows, tmp_path):
     with pytest.raises(ValueError, match="outcome is known: pass y"):
         eh.report(model, new.X, sensitive_features=new.group, path=tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()
+
+
+def stratified_rows(data):
+    """Scores and columns of two strata of one factor, by true probabilities, and the cells of the rows."""
+    inside = data.factor[:, None] == [0, 1]
+    columns = np.hstack([data.group_proba * inside[:, [f]] for f in (0, 1)])
+    cells = np.hstack([np.eye(2)[data.sensitive_features] * inside[:, [f]] for f in (0, 1)])
+    return (data.class_proba @ np.arange(3.0), columns), cells
+
+
+NAMES = ["a0", "b0", "a1", "b1"]
+
+
+@pytest.fixture(scope="module")
+def stratified():
+    fit, new = (eh.datasets.make_class_population(1500, 2, 3, random_state=seed) for seed in (0, 1))
+    (scores, columns), _ = stratified_rows(fit)
+    step = eh.ParityPostprocessor(epsilon=0.03)
+    step.fit(scores, pd.DataFrame(columns, columns=NAMES), strata=["north", "north", "south", "south"])
+    return step, new, *stratified_rows(new)
+
+
+def test_a_post_processor_with_strata_has_a_report_whose_gaps_are_those_of_the_metrics(stratified, tmp_path):
+    step, new, given, cells = stratified
+    facts = gather(step, given, new.target, sensitive_features=cells, n_tolerances=2)
+    pmf = step.predict_pmf(*given)
+    expected = unfairness(pmf, new.sensitive_features, given=new.factor, atoms=step.atoms_)
+    names = {(0, 0): "a0 (north)", (0, 1): "b0 (north)", (1, 0): "a1 (south)", (1, 1): "b1 (south)"}
+    gaps = {names[cell]: gap for cell, gap in expected.items()}
+    assert by_name(facts, facts.after.gap) == pytest.approx(gaps)
+    for text in (render_page(facts), render_markdown(facts)):
+        assert "Groups are compared within each of 2 strata" in text
+    eh.report(step, given, new.target, sensitive_features=cells, path=tmp_path / "page.html", n_tolerances=0)
+
+
+def test_a_frontier_of_a_post_processor_with_strata_takes_the_cells_of_its_test_rows(stratified):
+    step, new, given, cells = stratified
+    frame = pd.DataFrame(cells, columns=NAMES)[NAMES[::-1]]  # told by name
+    rows = {"scores": given[0], "group_proba": given[1], "y": new.target, "sensitive_features": frame}
+    path = eh.frontier(step, *given, strata=["n", "n", "s", "s"], epsilons=[0.05], test=rows)
+    pmf = path.models[0].predict_pmf(*given)
+    expected = unfairness(pmf, new.sensitive_features, given=new.factor, atoms=path.models[0].atoms_)
+    assert path.max_ks[0] == pytest.approx(max(expected.values()))
+
+
+@pytest.mark.parametrize("wrong", ["labels", "one column less", "shares", "too few rows"])
+def test_what_does_not_say_the_cells_of_rows_is_refused_with_what_would(stratified, wrong):
+    step, new, given, cells = stratified
+    bad = {
+        "labels": new.sensitive_features,
+        "one column less": cells[:, :3],
+        "shares": given[1],
+        "too few rows": cells[1:],
+    }[wrong]
+    message = "has 1499 rows" if wrong == "too few rows" else r"zeros and ones.*\(a0, b0, a1, b1\)"
+    with pytest.raises(ValueError, match=message):
+        gather(step, given, new.target, sensitive_features=bad)

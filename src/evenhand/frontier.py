@@ -186,9 +186,10 @@ def frontier(
     test : dict or tuple, default=None
         Held-out rows: `scores` and `group_proba` for a post-processor, `X` for a regressor, then `y`
         (without it the risk is the mean squared distance to the scores), `sensitive_features` (without it
-        a row counts in each group by its probability of being in it, which trusts these probabilities)
-        and `sample_weight`, if known; a dict by these names or a tuple in this order. None: the rows of
-        the fit themselves, without y and group, where parity looks better than it will be on new rows.
+        a row counts in each group by its probability of being in it, which trusts these probabilities; for
+        a post-processor with strata, zeros and ones in the columns of `group_proba`) and `sample_weight`, if
+        known; a dict by these names or a tuple in this order. None: the rows of the fit themselves, without
+        y and group, where parity looks better than it will be on new rows.
     callback : callable, default=None
         Called with a `FrontierPoint` after every epsilon; ends the path by returning True. An interrupt
         ends it too: with a warning, and with the points found by then.

@@ -8,9 +8,9 @@ import numpy as np
 
 from evenhand._kernels.blas import one_blas_thread
 from evenhand._typing import FloatArray, IntArray
-from evenhand._validation import Rows, as_floats, check_weights
+from evenhand._validation import Labels, Rows, as_floats, check_weights
 from evenhand.costs import Squared
-from evenhand.estimators.groups import encode_groups, row_labels
+from evenhand.estimators.groups import encode_groups, label_columns, row_labels
 from evenhand.estimators.learning import encode_attributes
 from evenhand.estimators.nuisances import class_codes
 from evenhand.metrics import BLOCK_ENTRIES, DISTANCES, GroupMasses, Membership, expected_losses
@@ -122,7 +122,7 @@ def read_held_out(test: Any, model: Any, fitted_on: Rows) -> HeldOutRows:
     elif strata is None:
         members = _membership(model, groups, len(scores), weights)
     else:
-        members, strata = _cell_membership(model, given, fitted_on, weights)
+        members, strata = _cell_membership(model, given, len(scores), fitted_on, weights)
     _require_mass(members)
     if target is not None:
         target = _check_target(model, target, len(scores))
@@ -170,20 +170,33 @@ def _membership(model: Any, groups: Any, n_rows: int, weights: FloatArray | None
 
 
 def _cell_membership(
-    model: Any, given: Mapping[str, Any], fitted_on: Rows, weights: FloatArray | None
+    model: Any, given: Mapping[str, Any], n_rows: int, fitted_on: Rows, weights: FloatArray | None
 ) -> tuple[Membership, IntArray]:
     """Groups of the rows within strata, and the stratum of each, without those that no row is in."""
-    if isinstance(model, ParityPostprocessor):
-        raise ValueError(
-            "test cannot tell which groups of which strata sensitive_features means: leave it out, and rows "
-            "count by their group_proba."
-        )
     assert fitted_on.strata is not None
-    shares = model._known_columns(given["X"], given.get("y"), given["sensitive_features"])
+    if isinstance(model, ParityPostprocessor):
+        shares = _known_cells(given["sensitive_features"], n_rows, fitted_on.groups)
+    else:
+        shares = model._known_columns(given["X"], given.get("y"), given["sensitive_features"])
     present = np.flatnonzero(shares.sum(axis=0) > 0)
     labels = tuple(fitted_on.groups[cell] for cell in present)
     members = Membership(labels, shares=shares[:, present], weights=weights)
     return members, fitted_on.strata[present]
+
+
+def _known_cells(cells: Any, n_rows: int, groups: Labels) -> FloatArray:
+    """Which groups of which strata rows are in, as the user of a post-processor says: only they can know."""
+    names = [label[1] for label in groups]  # type: ignore[index]
+    columns = label_columns(cells, n_rows, "sensitive_features")
+    if set(columns) == set(names):
+        columns = {name: columns[name] for name in names}
+    table = np.array(list(columns.values())).T
+    if table.shape[1] != len(names) or not np.isin(table, (0, 1)).all():
+        raise ValueError(
+            "sensitive_features of a ParityPostprocessor with strata says which of its groups each row is "
+            f"in: zeros and ones, with a column for each of group_proba ({', '.join(map(str, names))})."
+        )
+    return table.astype(np.float64)
 
 
 def _losses(policy: SoftmaxPolicy, pmf: FloatArray, target: FloatArray) -> FloatArray:

@@ -44,7 +44,9 @@ def report(
     y : array of shape (n_rows,), default=None
         Outcomes. Without them the cost is told as the distance to the scores.
     sensitive_features : array or data frame of shape (n_rows,) or (n_rows, n_columns)
-        Group of each row. It is used to measure, never to predict (but by `aware` models).
+        Group of each row. It is used to measure, never to predict (but by `aware` models). For a
+        post-processor with strata it has the columns of `group_proba`, and says with zeros and ones which of
+        its groups a row is in: one of a stratum, or none.
     path : str or path
         Where to write; an existing file is replaced, once the new one is whole.
     title : str, default=None

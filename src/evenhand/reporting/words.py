@@ -128,6 +128,9 @@ def label_text(label: Hashable, *, within: bool = False) -> str:
 
 def within_text(model: Any) -> str:
     """Among whom a fitted model compares groups; empty where it is among all."""
+    if not hasattr(model, "notion_"):  # a post-processor, which knows no more of its strata than their names
+        strata = dict.fromkeys(label_text(stratum) for stratum, _ in model.groups_)
+        return f"within each of {len(strata)} strata, {some_of(list(strata))}"
     notion = model.notion_
     if notion.is_plain:
         return ""
