@@ -139,6 +139,15 @@ def test_means_match_their_twin(case):
     assert_within(found, expected, 2 * case.policy_error)
 
 
+def test_variances_match_their_twin(case):
+    atoms = np.linspace(-1.0, 1.0, len(case.offset)).astype(case.design.dtype)
+    found, expected = np.full(case.n_rows, np.nan, case.design.dtype), np.empty(case.n_rows)
+    softmax.variances_into(found, *case.policy_arguments, atoms, 0, case.n_rows)
+    reference.variances_into(expected, *case.policy_arguments, atoms, 0, case.n_rows)
+    assert found.min() >= 0.0
+    assert_within(found, expected, 8 * case.policy_error)  # atoms are up to 2 from the mean, squared
+
+
 def test_quantiles_match_their_twin_up_to_rounding_at_a_step(case):
     levels = np.random.default_rng(1).random(case.n_rows).astype(case.design.dtype)
     found, low, high = (np.empty(case.n_rows, np.int64) for _ in range(3))
@@ -240,5 +249,12 @@ def test_a_common_shift_of_the_logits_leaves_the_policy_alone(shift, seed):
 def test_every_kernel_has_its_twin():
     kernels = [name for name in vars(softmax) if hasattr(getattr(softmax, name), "py_func")]
     public = [name for name in kernels if not name.startswith("_")]
-    assert set(public) >= {"moments", "curvature", "means_into", "quantiles_into", "pmf_into"}
+    assert set(public) >= {
+        "moments",
+        "curvature",
+        "means_into",
+        "variances_into",
+        "quantiles_into",
+        "pmf_into",
+    }
     assert all(callable(getattr(reference, name, None)) for name in public)

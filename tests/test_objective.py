@@ -1,5 +1,6 @@
 """The dual against its definition, finite differences, and the paper's other form of it."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -84,6 +85,24 @@ def test_the_hessian_is_the_derivative_of_the_violation(parity, n_groups):
     found = hessian(problem, multipliers)
     np.testing.assert_allclose(found, slopes, atol=1e-6)
     np.testing.assert_allclose(found, found.T, atol=1e-12)
+
+
+def test_the_hessian_of_means_takes_no_memory_for_pairs_of_atoms():
+    """Forty groups: pairs of them times pairs of atoms would be 53 MB, all it needs is a pair's number."""
+    problem = random_problem("mean", n_groups=40, n_atoms=91, n_rows=3000)
+    multipliers = random_multipliers(problem)
+    hessian(problem, multipliers)  # a kernel that is loaded takes memory of its own
+    tracemalloc.start()
+    found = hessian(problem, multipliers)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 * problem.design.nbytes
+    policy, _ = plain_policy(problem, multipliers)
+    atoms = matrix(problem.parity.operator)[0]
+    spread = policy @ atoms**2 - (policy @ atoms) ** 2
+    imbalance = problem.imbalance()
+    expected = problem.temperature * (imbalance.T * (problem.weights * spread)) @ imbalance
+    np.testing.assert_allclose(found, expected, atol=1e-9 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("parity", NOTIONS)

@@ -77,6 +77,21 @@ def means_into(
     out[start:stop] = policy @ atoms
 
 
+def variances_into(
+    out: AnyArray,
+    design: AnyArray,
+    loadings: AnyArray,
+    offset: AnyArray,
+    atoms: AnyArray,
+    start: int,
+    stop: int,
+) -> None:
+    """Variance of the policy of each row."""
+    policy, _ = _policy(_logits(design, loadings, offset, start, stop))
+    away = atoms - (policy @ atoms)[:, None]
+    out[start:stop] = (policy * away**2).sum(axis=1)
+
+
 def quantiles_into(
     out: AnyArray,
     levels: AnyArray,

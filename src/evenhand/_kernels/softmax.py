@@ -215,6 +215,37 @@ def means_into(out, design, loadings, offset, atoms, start, stop):
 
 
 @njit(**_VECTORISE)
+def _spread_into(spread, policy, atoms, mean):
+    """Unnormalised variance of each lane around its mean."""
+    for r in range(LANES):
+        spread[r] = 0
+    for atom in range(policy.shape[0]):
+        row, y = policy[atom], atoms[atom]
+        for r in range(LANES):
+            spread[r] += (y - mean[r]) * (y - mean[r]) * row[r]
+
+
+@njit(**_PLAIN)
+def variances_into(out, design, loadings, offset, atoms, start, stop):
+    """Variance of the policy of each row in `start : stop`: the curvature of one functional of it."""
+    n_atoms = loadings.shape[0]
+    logits, top, total, exponents, scales, lanes = _workspace(n_atoms, design.shape[0], design)
+    mean = np.empty(LANES, design.dtype)
+    spread = np.empty(LANES, design.dtype)
+    for block in range(start, stop, LANES):
+        size = min(LANES, stop - block)
+        _softmax_block_into(
+            logits, top, total, exponents, scales, lanes, design, loadings, offset, block, size
+        )
+        _mean_into(mean, logits, atoms)
+        for r in range(LANES):
+            mean[r] /= total[r]
+        _spread_into(spread, logits, atoms, mean)
+        for r in range(size):
+            out[block + r] = spread[r] / total[r]
+
+
+@njit(**_VECTORISE)
 def _count_below_into(count, running, policy, threshold):
     """Number of atoms whose cumulated (unnormalised) mass stays below the lane's threshold."""
     for r in range(LANES):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evenhand._typing import FloatArray, IntArray
-from evenhand.objective import Evaluation, evaluate, hessian, optimality_error, penalty
+from evenhand.objective import Evaluation, evaluate, hessian, hessian_work, optimality_error, penalty
 from evenhand.parity import matrix
 from evenhand.problem import DualProblem
 from evenhand.solvers.quadratic import solve_model
@@ -85,7 +85,7 @@ class Batch:
     first_temperature: float = 200.0
     temperature_growth: float = 4.0
     curvature_rows: int = 32_768
-    curvature_work: int = 100_000_000  # rows x pairs of groups x atoms that a Hessian may cost
+    curvature_work: int = 100_000_000  # steps of its innermost loop that a Hessian may cost
     name: str = "batch"
 
     def init(self, problem: DualProblem, start: FloatArray | None) -> BatchState:
@@ -145,8 +145,7 @@ class Batch:
         return tuple(self._stage(stage, tol) for stage, tol in zip(climb, [*loose, self.tol], strict=True))
 
     def _stage(self, problem: DualProblem, tol: float) -> Stage:
-        n_pairs = problem.n_kept * (problem.n_kept + 1) // 2
-        n_rows = min(self.curvature_rows, max(4096, self.curvature_work // (n_pairs * problem.n_atoms)))
+        n_rows = min(self.curvature_rows, max(4096, self.curvature_work // hessian_work(problem)))
         if problem.n_rows <= n_rows:
             return Stage(problem, problem, tol)
         return Stage(problem, problem.subset(_sample(problem.n_rows, n_rows)), tol)
