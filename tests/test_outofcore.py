@@ -1,4 +1,4 @@
-"""Tables bigger than memory give the models and the predictions of tables in memory."""
+"""Tables bigger than memory give the models of tables in memory."""
 
 import gc
 import os
@@ -15,35 +15,19 @@ import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.tree import DecisionTreeRegressor
 
-from evenhand import ParityPostprocessor, ParityRegressor
+from evenhand import ParityRegressor
 from evenhand._validation import Rows
-from evenhand.datasets import make_population
 from evenhand.exceptions import ClippingWarning, ConvergenceWarning, InterruptWarning
 from evenhand.outofcore import TableProgress, batch, fit_table, iter_predictions, predict_table, spool
 from evenhand.outofcore.sources import open_source
 from evenhand.parity import make_parity
 from evenhand.problem import DualProblem
-
-N_ROWS, N_GROUPS = 6000, 3
-GROUPS = ["a", "b", "c"]
-DATA = make_population(N_ROWS, N_GROUPS, random_state=0)
-TABLE = pa.table(
-    {
-        "unused": pa.array(["x"] * N_ROWS),
-        "score": DATA.scores,
-        **{name: DATA.group_proba[:, i] for i, name in enumerate(GROUPS)},
-        "who": np.arange(N_ROWS) + 10_000,
-        "weight": np.random.default_rng(1).integers(0, 3, N_ROWS).astype(float),
-    }
-)
-NAMES = {"scores": "score", "group_proba": GROUPS}
+from tests.tables import DATA, GROUPS, N_ROWS, NAMES, TABLE, fit_in_memory, make_step, write_table
 
 
 @pytest.fixture(scope="module")
 def table_path(tmp_path_factory):
-    path = tmp_path_factory.mktemp("table") / "rows.parquet"
-    pa.parquet.write_table(TABLE, path, row_group_size=1700)
-    return path
+    return write_table(tmp_path_factory.mktemp("table") / "rows.parquet")
 
 
 @pytest.fixture(scope="module")
@@ -60,14 +44,6 @@ def regression():
 def small_memory(monkeypatch):
     monkeypatch.setattr(batch, "MEMORY_NUMBERS", 5000)  # 1000 rows of three groups
     monkeypatch.setattr(spool, "BLOCK_ROWS", 1024)
-
-
-def make_step(**settings):
-    return ParityPostprocessor(**{"epsilon": 0.05, "random_state": 7, **settings})
-
-
-def fit_in_memory(step, weights=None):
-    return step.fit(TABLE["score"].to_numpy(), TABLE.select(GROUPS).to_pandas(), sample_weight=weights)
 
 
 def assert_same_model(one, other):
@@ -308,55 +284,6 @@ def test_an_aware_model_reads_the_group_from_its_column(tmp_path):
     with_group = frame.assign(group=DATA.sensitive_features)
     drawn = np.concatenate(list(iter_predictions(model, with_group, sensitive_features="group")))
     np.testing.assert_array_equal(drawn, model.predict(frame, sensitive_features=DATA.sensitive_features))
-
-
-# predictions
-
-
-@pytest.mark.parametrize("method", ["predict", "predict_mean", "predict_quantile", "predict_pmf"])
-def test_a_table_of_predictions_holds_what_the_model_predicts_at_once(method, table_path, tmp_path):
-    step = fit_in_memory(make_step(atoms=11))
-    options = {"q": 0.25} if method == "predict_quantile" else {}
-    target = tmp_path / "out.parquet"
-    n_rows = predict_table(
-        step, table_path, target, method=method, keep=["who"], block_rows=700, **NAMES, **options
-    )
-    written = pa.parquet.read_table(target)
-    assert n_rows == written.num_rows == N_ROWS
-    assert written.column_names == ["who", "prediction"]
-    expected = getattr(step, method)(DATA.scores, DATA.group_proba, **options)
-    found = np.array(written["prediction"].to_pylist())
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
-    np.testing.assert_array_equal(written["who"].to_numpy(), TABLE["who"].to_numpy())
-
-
-def test_draws_by_id_and_fresh_draws_do_not_depend_on_the_blocks(table_path, tmp_path):
-    step, ids = fit_in_memory(make_step()), TABLE["who"].to_numpy()
-    target = tmp_path / "out.parquet"
-    predict_table(step, table_path, target, ids="who", block_rows=999, **NAMES)
-    written = pa.parquet.read_table(target)
-    expected = step.predict(DATA.scores, DATA.group_proba, ids=ids)
-    np.testing.assert_array_equal(written["prediction"].to_numpy(), expected)
-    fresh = np.concatenate(list(iter_predictions(step, table_path, random_state=5, block_rows=999, **NAMES)))
-    np.testing.assert_array_equal(fresh, step.predict(DATA.scores, DATA.group_proba, random_state=5))
-
-
-def test_a_failure_while_predicting_leaves_the_old_file_and_nothing_else(tmp_path):
-    step, target = fit_in_memory(make_step()), tmp_path / "out.parquet"
-    target.write_bytes(b"old")
-    (tmp_path / ".out.parquet.of-a-kill.tmp").touch()
-    frame = TABLE.to_pandas()
-    frame.loc[4000, "a"] = np.nan
-    with pytest.raises(ValueError, match="group_proba must be finite"):
-        predict_table(step, frame, target, block_rows=500, **NAMES)
-    with pytest.raises(ValueError, match="no rows"):
-        predict_table(step, frame[:0], target, **NAMES)
-    with pytest.raises(ValueError, match="another name="):
-        predict_table(step, frame, target, keep=["who"], name="who", **NAMES)
-    with pytest.raises(ValueError, match="method must be one of"):
-        predict_table(step, frame, target, method="predict_everything", **NAMES)
-    assert target.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [target]
 
 
 # progress and Ctrl-C
