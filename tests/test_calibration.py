@@ -10,7 +10,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, mean_squared_error
 
-from evenhand.calibration import METHODS, Calibrator, diagnose_calibration, fit_calibrator
+from evenhand.calibration import METHODS, Calibrator, diagnose_calibration, diagnosis, fit_calibrator
 
 
 def draw_codes(truth, seed):
@@ -321,6 +321,41 @@ def test_the_worst_policy_reaches_the_parity_cost(prior_of):
             assert worst == pytest.approx(half)
         else:
             assert worst > 1.05 * half
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("sharpness", [1.0, 6.0])
+def test_floors_of_large_tables_are_those_of_simulated_rows(weighted, sharpness, monkeypatch):
+    logits, _, codes = population(3, 12_000)
+    proba = softmax(sharpness * logits, axis=1)  # sharp ones have cells that are all but certain
+    weights = np.random.default_rng(0).uniform(0.1, 2.0, 12_000) if weighted else None
+    found = []
+    for most in (0, 10**9):
+        monkeypatch.setattr(diagnosis, "EXACT_ENTRIES", most)
+        drawn = [
+            diagnose(proba, codes, scores=logits[:, 0], sample_weight=weights, seed=seed)
+            for seed in range(15)
+        ]
+        found.append(drawn)
+    for name in ("calibration_error", "largest_error", "parity_cost", "lemma_term"):
+        for suffix in ("_floor", "_limit"):
+            normal, exact = (np.array([getattr(each, name + suffix) for each in drawn]) for drawn in found)
+            noise = np.sqrt((normal.var(axis=0) + exact.var(axis=0)) / 14)
+            np.testing.assert_array_less(
+                np.abs(normal.mean(axis=0) - exact.mean(axis=0)), 4 * noise + 0.01 * exact.mean(axis=0)
+            )
+
+
+def test_the_cells_of_one_of_two_groups_do_for_the_other():
+    logits, _, codes = population(2, 2_001)
+    proba = softmax(2 * logits, axis=1)
+    weights = np.random.default_rng(0).uniform(0.1, 2.0, 2_001)
+    two = diagnose(proba, codes, scores=logits[:, 0], sample_weight=weights)
+    turned = diagnose(proba[:, ::-1], 1 - codes, scores=logits[:, 0], sample_weight=weights)
+    for name in ("calibration_error", "largest_error", "parity_cost", "lemma_term", "curve_share"):
+        np.testing.assert_allclose(getattr(two, name), getattr(turned, name)[::-1], rtol=1e-9)
+    np.testing.assert_allclose(two.parity_cost_floor, turned.parity_cost_floor[::-1], rtol=0.1)
+    np.testing.assert_allclose(two.curve_proba[0], 1.0 - two.curve_proba[1][::-1])
 
 
 def test_only_with_the_scores_is_an_uninformative_classifier_found_out():

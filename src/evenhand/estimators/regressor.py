@@ -9,9 +9,10 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from evenhand._typing import AnyArray, FloatArray
 from evenhand._validation import Labels, check_levels, check_scores
+from evenhand.costs import Squared, make_cost
 from evenhand.draws import RandomState
 from evenhand.estimators.base import ParityEstimator
-from evenhand.estimators.nuisances import default_regressor
+from evenhand.estimators.nuisances import Labelled, default_regressor
 from evenhand.exceptions import OutlierWarning
 from evenhand.metrics import risk
 from evenhand.support import automatic_bounds
@@ -194,6 +195,10 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
                 stacklevel=4,
             )
         return target
+
+    def _outcome_to_mend(self, data: Labelled) -> AnyArray | None:
+        # The maps foretell means; the scores of other costs are to be medians, quantiles or the like.
+        return super()._outcome_to_mend(data) if isinstance(make_cost(self.cost), Squared) else None
 
     def _scores(self, estimator: Any, X: Any, classes: Labels | None) -> FloatArray:
         scores = np.asarray(estimator.predict(X), dtype=np.float64)
