@@ -17,7 +17,7 @@ from evenhand.calibration.rows import divide_by_sum, log
 JOINT = "joint"  # this calibration's name among the others
 
 # On Adult, where a logistic model is a poor one, degrees 1 and 2 gain nothing in accuracy at a given parity,
-# 3 gains 0.001 and 4 half of that.
+# 3 gains 0.001 and 4 no more than that.
 MOST_DEGREE = 3
 MOST_TERMS = 60  # five inputs at degree 3 have 55; beyond, the degree is lower
 # Pull of the coefficients to zero, in rows: what ridge and logistic regression have by default.
