@@ -16,6 +16,7 @@ LIMIT_LEVEL = 0.95  # exact probabilities stay below the limit this often
 BLOCK_ENTRIES = 1 << 22  # simulated rows held at once
 EXACT_ENTRIES = 1_000_000  # rows times samples up to which every row is simulated
 NORMAL_VARIANCE = 0.25  # of the hits of a cell, from which noise in it is as large as a normal's
+MOST_DOUBT = 0.05  # of rows that are nearly certain
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -216,17 +217,32 @@ class _Cells:
     def simulated_sums(self, rng: np.random.Generator) -> FloatArray:
         """Sums of the hits in samples where tau is the truth, (N_DRAWS, n_cells).
 
-        Row by row where there are few rows to a table or to a cell; else a sum is as good as normal.
+        Row by row in small tables. In large ones the sum of a cell is drawn at once: as a normal, or, where
+        all of its rows are nearly certain, as Poisson numbers of exceptions.
         """
         if len(self.proba) * N_DRAWS <= EXACT_ENTRIES:
             return self._draw_rows(rng)
-        variance = self.sums(self.weights * self.proba * (1.0 - self.proba))
-        sums: FloatArray = rng.standard_normal((N_DRAWS, len(self.starts)))
-        sums = self.sums(self.proba) + np.sqrt(variance) * sums
-        heaviest = np.maximum.reduceat(self.weights, self.starts)
-        thin = variance < NORMAL_VARIANCE * heaviest**2
-        if thin.any():
-            sums[:, thin] = self._some(thin)._draw_rows(rng)
+        doubt = np.minimum(self.proba, 1.0 - self.proba)
+        variance = self.sums(self.weights * doubt * (1.0 - doubt))
+        noise = rng.standard_normal((N_DRAWS, len(self.starts)))
+        sums: FloatArray = self.sums(self.proba) + np.sqrt(variance) * noise
+        thin = variance < NORMAL_VARIANCE * np.maximum.reduceat(self.weights, self.starts) ** 2
+        certain = np.maximum.reduceat(doubt, self.starts) <= MOST_DOUBT
+        if (thin & certain).any():
+            sums[:, thin & certain] = self._some(thin & certain)._draw_exceptions(rng)
+        if (thin & ~certain).any():
+            sums[:, thin & ~certain] = self._some(thin & ~certain)._draw_rows(rng)
+        return sums
+
+    def _draw_exceptions(self, rng: np.random.Generator) -> FloatArray:
+        """Sums of hits of rows that are nearly certain, exceptions to which come one by one."""
+        likely = self.proba > 0.5
+        sums = np.tile(self.sums(likely), (N_DRAWS, 1))
+        for chance, sign in ((np.where(likely, 0.0, self.proba), 1.0), (likely * (1.0 - self.proba), -1.0)):
+            mean = self.sums(chance)
+            size = self.sums(self.weights * chance) / np.maximum(mean, np.finfo(float).tiny)  # of one of them
+            rate = mean / np.where(size > 0, size, 1.0)
+            sums += sign * size * rng.poisson(rate, (N_DRAWS, len(rate)))
         return sums
 
     def _draw_rows(self, rng: np.random.Generator) -> FloatArray:

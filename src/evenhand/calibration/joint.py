@@ -56,7 +56,7 @@ class JointCalibrator:
         if self.link == "shift":
             shifted: FloatArray = inputs[:, 0] + values[0]
             return shifted
-        return divide_by_sum(np.ascontiguousarray(np.exp(values - values.max(axis=0)).T))
+        return _softmax(values)
 
 
 def joint_inputs(scores: FloatArray, group_proba: Sequence[FloatArray]) -> FloatArray:
@@ -140,8 +140,7 @@ class JointRows:
         mended, found = np.empty_like(said), []
         for seen, unseen in ((first, second), (second, first)):
             found.append(self._fit(target, said, seen))
-            rows = self.order[unseen]
-            mended[rows] = self._calibrator(found[-1], said)(self.inputs[rows])
+            mended[self.order[unseen]] = self._mend(found[-1], said, unseen)
         if not self._loss(target, mended) < self._loss(target, said):
             return None, said
         whole = self._fit(target, said, slice(None), 0.5 * (found[0] + found[1]))
@@ -164,6 +163,14 @@ class JointRows:
         missing = target[rows] - said[rows]
         ridge = Ridge(alpha=PENALTY).fit(design[1:].T, missing, sample_weight=self.weights[rows])
         return np.concatenate([[ridge.intercept_], ridge.coef_])[None]
+
+    def _mend(self, found: FloatArray, said: FloatArray, half: slice) -> FloatArray:
+        """What the map of such coefficients says of a part of the rows."""
+        values = found @ self.design[:, half]
+        if said.ndim == 1:
+            shifted: FloatArray = said[self.order[half]] + values[0]
+            return shifted
+        return _softmax(np.vstack([np.zeros_like(values[:1]), values]))
 
     def _calibrator(self, found: FloatArray, said: FloatArray) -> JointCalibrator:
         """The map in terms of the inputs as they are."""
@@ -226,8 +233,12 @@ def _centre_and_scale(columns: FloatArray, weights: FloatArray) -> tuple[FloatAr
     """Mean and spread of each of (n_columns, n_rows); a spread of one where all rows have the same value."""
     centre = columns @ weights / len(weights)
     spread = np.sqrt((columns - centre[:, None]) ** 2 @ weights / len(weights))
-    tiny = 1e-12 * np.abs(columns).max(axis=1)
-    return centre, np.where(spread > tiny, spread, 1.0)
+    return centre, np.where(spread > 1e-12 * np.abs(centre), spread, 1.0)
+
+
+def _softmax(logits: FloatArray) -> FloatArray:
+    """Probabilities, (n_rows, n_outputs), from logits (n_outputs, n_rows)."""
+    return divide_by_sum(np.ascontiguousarray(np.exp(logits - logits.max(axis=0)).T))
 
 
 def _log_ratios(proba: FloatArray) -> FloatArray:

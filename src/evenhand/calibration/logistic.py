@@ -14,6 +14,7 @@ MAX_STEPS = 50
 MAX_HALVINGS = 20
 # Of a step in the mean loss. It is the last step's, and steps gain about the square of the one before.
 SMALLEST_GAIN = 1e-6
+LARGEST_LOGIT = 500.0  # its exponential is finite, and its probability as good as one
 
 
 def fit_logistic(
@@ -71,13 +72,11 @@ def _loss(
     design: FloatArray, hits: AnyArray, weights: FloatArray, pull: FloatArray, point: FloatArray
 ) -> tuple[float, FloatArray]:
     """Penalised loss, and the probabilities of the classes but the first, (n_classes - 1, n_rows)."""
-    logits = point @ design
-    top = np.maximum(logits.max(axis=0), 0.0)
-    proba = np.exp(logits - top)
-    total = proba.sum(axis=0) + np.exp(-top)
+    logits = np.minimum(point @ design, LARGEST_LOGIT)
+    proba = np.exp(logits)
+    total = proba.sum(axis=0) + 1.0
     proba /= total
-    own = (hits * logits).sum(axis=0)
-    loss = weights @ (np.log(total) + top - own)
+    loss = weights @ np.log(total) - ((hits * logits) @ weights).sum()
     return float(loss + 0.5 * (pull * point**2).sum()), proba
 
 
