@@ -145,7 +145,7 @@ def diagnose_calibration(
     Calibration of the group probabilities on 4000 rows (in brackets: noise alone):
       group  mean tau   share  calibration error      parity cost
           a    0.5034  0.4955    0.0127 (0.0156)  0.0344 (0.0344)
-          b    0.4966  0.5045    0.0127 (0.0160)  0.0345 (0.0356)
+          b    0.4966  0.5045    0.0127 (0.0156)  0.0345 (0.0348)
     No more than calibrated probabilities would show on as many rows.
     """
     known = check_known_rows(group_proba, codes, sample_weight, scores)
