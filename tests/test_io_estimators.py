@@ -54,7 +54,7 @@ def round_trip(model, tmp_path, trusted=()):
     return load(tmp_path / "model.evenhand", trusted=trusted)
 
 
-@pytest.mark.parametrize("calibration", [None, "sigmoid", "isotonic", "temperature"])
+@pytest.mark.parametrize("calibration", [None, "sigmoid", "isotonic", "temperature", "joint"])
 def test_a_regressor_over_pipelines_comes_back_bit_for_bit(calibration, tmp_path):
     model = ParityRegressor(
         make_pipeline(columns(), Ridge()),

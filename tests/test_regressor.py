@@ -154,7 +154,7 @@ def test_an_aware_model_needs_the_groups_of_the_pile(data):
         )
 
 
-@pytest.mark.parametrize("calibration", ["sigmoid", "isotonic", "temperature"])
+@pytest.mark.parametrize("calibration", ["sigmoid", "isotonic", "temperature", "joint"])
 def test_calibration_mends_a_classifier_that_is_too_timid(calibration):
     class TooTimid(ClassifierMixin, BaseEstimator):
         def fit(self, X, y):

@@ -57,7 +57,7 @@ def test_bad_input_says_what_is_wrong_and_leaves_nothing_half_fitted(data, case)
     [
         ({"sensitive_estimator": LinearSVC()}, "must have predict_proba: LinearSVC has none"),
         ({"small_groups": "drop"}, "small_groups must be"),
-        ({"calibration": "magic"}, "isotonic, sigmoid, temperature"),
+        ({"calibration": "magic"}, "isotonic, sigmoid, temperature, joint"),
         ({"parity": "equal"}, "Unknown parity 'equal'"),
         ({"epsilon": {"z": 0.1}}, "unknown group"),
     ],

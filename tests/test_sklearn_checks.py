@@ -67,10 +67,12 @@ def expected_failures(model):
         SelfGrouped(LinearRegression(), LogisticRegression(), parity="tv", epsilon=0.05, **SETTINGS),
         SelfGrouped(LinearRegression(), LogisticRegression(), parity="w1", epsilon=0.05, **SETTINGS),
         SelfGrouped(min_group_size=1),
+        SelfGrouped(calibration="joint", min_group_size=1),
         SelfGroupedClassifier(
             LogisticRegression(max_iter=1000), LogisticRegression(), epsilon=1.0, beta=1e5, min_group_size=1
         ),
         SelfGroupedClassifier(min_group_size=1),
+        SelfGroupedClassifier(calibration="joint", min_group_size=1),
     ],
     expected_failed_checks=expected_failures,
 )

@@ -2,10 +2,25 @@
 
 Post-processing trusts `tau_s(x) = P(S = s | x)`. A classifier that is too sure of itself makes a policy
 that is at parity on paper only. Both halves here need rows whose group is known and that the classifier
-was not fitted on.
+was not fitted on. Since a policy sees a row through its score and tau alone, it is best served by the outcome
+and the group given both: "joint" mends both models towards that.
 """
 
 from evenhand.calibration.diagnosis import CalibrationDiagnosis, diagnose_calibration
+from evenhand.calibration.joint import JOINT, JointCalibrator, JointRows, joint_inputs
 from evenhand.calibration.maps import METHODS, Calibrator, fit_calibrator
 
-__all__ = ["METHODS", "CalibrationDiagnosis", "Calibrator", "diagnose_calibration", "fit_calibrator"]
+CALIBRATIONS = (*METHODS, JOINT)  # names that an estimator takes
+
+__all__ = [
+    "CALIBRATIONS",
+    "JOINT",
+    "METHODS",
+    "CalibrationDiagnosis",
+    "Calibrator",
+    "JointCalibrator",
+    "JointRows",
+    "diagnose_calibration",
+    "fit_calibrator",
+    "joint_inputs",
+]

@@ -8,7 +8,7 @@ from scipy.optimize import minimize, minimize_scalar
 from sklearn.isotonic import IsotonicRegression
 
 from evenhand._typing import FloatArray, IntArray
-from evenhand.calibration.rows import KnownRows, as_proba, check_known_rows, log
+from evenhand.calibration.rows import KnownRows, as_proba, check_known_rows, divide_by_sum, log
 
 METHODS = ("isotonic", "sigmoid", "temperature")
 
@@ -48,9 +48,9 @@ class Calibrator:
                 f"{len(self.group_prior)} groups."
             )
         if self.method == "isotonic":
-            return _divide_by_sum(self._interpolate(proba), self.group_prior)
+            return divide_by_sum(self._interpolate(proba), self.group_prior)
         logits = self.slopes * log(proba) + self.offsets
-        return _divide_by_sum(np.exp(logits - logits.max(axis=1, keepdims=True)), self.group_prior)
+        return divide_by_sum(np.exp(logits - logits.max(axis=1, keepdims=True)), self.group_prior)
 
     def _interpolate(self, proba: FloatArray) -> FloatArray:
         mapped = np.empty_like(proba)
@@ -111,17 +111,6 @@ def fit_calibrator(
         knots_y=np.concatenate([y for _, y in knots]),
         knot_starts=np.cumsum([0, *(len(x) for x, _ in knots)], dtype=np.int64),
     )
-
-
-def _divide_by_sum(values: FloatArray, fallback: FloatArray) -> FloatArray:
-    """Rows that sum to one, added column by column so that a row never depends on its batch."""
-    total = values[:, 0].copy()
-    for column in range(1, values.shape[1]):
-        total += values[:, column]
-    empty = total == 0
-    shares: FloatArray = values / np.where(empty, 1.0, total)[:, None]
-    shares[empty] = fallback
-    return shares
 
 
 def _best_temperature(known: KnownRows) -> float:

@@ -1,4 +1,4 @@
-"""Rows whose group is known, checked, and logs of their probabilities."""
+"""Rows whose group is known, checked, and what is done to the probabilities of any rows."""
 
 from collections.abc import Sized
 from dataclasses import dataclass
@@ -81,6 +81,17 @@ def as_proba(group_proba: ArrayLike) -> FloatArray:
 def log(proba: FloatArray) -> FloatArray:
     """Natural log of probabilities, raised to 1e-6 first."""
     return np.log(np.maximum(proba, PROBA_FLOOR))
+
+
+def divide_by_sum(values: FloatArray, fallback: FloatArray | float = 0.0) -> FloatArray:
+    """Rows that sum to one, added column by column so that a row never depends on its batch."""
+    total = values[:, 0].copy()
+    for column in range(1, values.shape[1]):
+        total += values[:, column]
+    empty = total == 0
+    shares: FloatArray = values / np.where(empty, 1.0, total)[:, None]
+    shares[empty] = fallback
+    return shares
 
 
 def _check_codes(codes: ArrayLike, proba: FloatArray) -> IntArray:

@@ -122,5 +122,9 @@ Beta = Annotated[
     str, typer.Option(help="Inverse temperature: auto, paper, cv (chosen on held-out rows) or a number.")
 ]
 Calibration = Annotated[
-    str | None, typer.Option(help="Of the group probabilities: sigmoid, isotonic or temperature.")
+    str | None,
+    typer.Option(
+        help="Of the group probabilities: sigmoid, isotonic or temperature. Of both models, given what "
+        "both say: joint."
+    ),
 ]

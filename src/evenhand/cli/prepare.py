@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evenhand.calibration import METHODS
+from evenhand.calibration import CALIBRATIONS
 from evenhand.cli.errors import UsageError, one_of
 from evenhand.cli.models import make_model, read_share
 from evenhand.cli.notions import settle
@@ -25,7 +25,7 @@ def model_settings(
 
     `notion` holds criterion, pos_label, conditional_on, attributes, cost and cost_matrix.
     """
-    allowed = {"--parity": (parity, PARITIES), "--calibration": (calibration, METHODS)}
+    allowed = {"--parity": (parity, PARITIES), "--calibration": (calibration, CALIBRATIONS)}
     allowed["--criterion"] = notion.get("criterion"), CRITERIA
     allowed["--attributes"] = notion.get("attributes"), ATTRIBUTES
     for option, (value, names) in allowed.items():

@@ -1,8 +1,10 @@
 """What the estimators share: learn the outcome and the group, score rows, post-process, predict."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
+from itertools import compress
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,11 +14,12 @@ from sklearn.utils.validation import _num_samples, check_consistent_length, chec
 
 from evenhand._typing import AnyArray, FloatArray
 from evenhand._validation import Labels, as_floats, check_group_proba, check_rows, check_weights
+from evenhand.calibration import JOINT
 from evenhand.certificates import Certificate
 from evenhand.draws import RandomState, choose_uniforms, uniforms_from_table
 from evenhand.estimators.following import FollowsRows
 from evenhand.estimators.group_model import GroupModel, fit_group_models, restore_models
-from evenhand.estimators.groups import Groups, encode_groups
+from evenhand.estimators.groups import Groups, check_small_groups, encode_groups
 from evenhand.estimators.learning import (
     Learned,
     attribute_columns,
@@ -26,6 +29,7 @@ from evenhand.estimators.learning import (
     factor_codes,
     factor_values,
     known_columns,
+    known_groups,
     model_targets,
     only,
     require_cells,
@@ -34,6 +38,7 @@ from evenhand.estimators.notions import Notion
 from evenhand.estimators.nuisances import (
     Fold,
     Labelled,
+    class_codes,
     default_classifier,
     fit_model,
     fold_seed,
@@ -44,10 +49,9 @@ from evenhand.estimators.nuisances import (
     require_proba,
     require_table,
 )
+from evenhand.estimators.recalibration import Models, Said, check_calibration, fit_recalibration, recalibrate
 from evenhand.parity_step import FrontierRows
 from evenhand.postprocessor import ParityPostprocessor
-
-SMALL_GROUPS = ("error", "merge")
 
 
 class ParityEstimator(FollowsRows, MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -75,6 +79,7 @@ class ParityEstimator(FollowsRows, MetaEstimatorMixin, BaseEstimator, ABC):  # t
     estimator_: Any
     sensitive_estimator_: Any
     calibrator_: Any
+    outcome_calibrator_: Any
     notion_: Notion
     postprocessor_: ParityPostprocessor
     certificate_: Certificate
@@ -192,33 +197,52 @@ class ParityEstimator(FollowsRows, MetaEstimatorMixin, BaseEstimator, ABC):  # t
         sample_weight: Any = None,
     ) -> Learned:
         """Fit the two models and score the rows of the parity step."""
+        check_calibration(self.calibration)
         data, attributes, notion, folds = self._labelled(X, y, sensitive_features, sample_weight)
-        known = self._known_groups(attributes, notion, X_unlabeled, sensitive_features_unlabeled)
-        if X_unlabeled is None:
-            report_fits("outcome", 0, folds)
-        estimator = fit_model(self._base_estimator(), data.X, data.y, data.weights, "estimator")
-        if X_unlabeled is None:
-            scores, weights = out_of_fold(self._score_fold, data, folds, self.n_jobs, "outcome"), data.weights
-        else:
-            scores, weights = self._scores(estimator, X_unlabeled, data.classes), None
-        models, held_out = self._fit_group_models(data, attributes, notion, folds)
-        pile = data.X if X_unlabeled is None else X_unlabeled
-        modelled = held_out if X_unlabeled is None else [model.proba(pile) for model in models]
+        known = known_groups(attributes, notion, X_unlabeled, sensitive_features_unlabeled, self.aware)
+        estimator, scores = self._fit_outcome(data, folds, X_unlabeled is None)
+        groups, held_out = self._fit_group_models(data, attributes, notion, folds)
+        models = Models(estimator, None, groups)
+        labelled = Said(scores, held_out, attributes if self.aware else None)
+        if self.calibration == JOINT:
+            targets = model_targets(notion, attributes, data) if groups else ()
+            outcome = self._outcome_to_mend(data)
+            models, labelled = fit_recalibration(models, labelled, outcome, targets, folds, data.weights)
+        pile, said, weights = data.X, labelled, data.weights
+        if X_unlabeled is not None:
+            pile, weights = X_unlabeled, None
+            said = self._say(models, pile, notion, known if self.aware else None)
         rows = check_rows(
-            scores,
-            self._columns(pile, notion, modelled, scores, known if self.aware else None),
+            said.scores,
+            self._columns(pile, notion, said),
             weights,
             groups=notion.labels(),
             strata=notion.strata(),
             n_classes=None if data.classes is None else len(data.classes),
         )
         diagnosis = None
-        if len(models) == 1 and not self.aware:
+        if len(groups) == 1 and not self.aware:
             codes = model_targets(notion, attributes, data)[0].codes
-            labelled = held_out[0], codes, self._scores(estimator, data.X, data.classes), data.weights
-            diagnosis = diagnose(notion, labelled, modelled[0], known, rows)
+            diagnosis = diagnose(notion, labelled, codes, data.weights, said, known, rows)
         classes = None if data.classes is None else np.unique(data.y)
-        return Learned(estimator, models, notion, classes, diagnosis, rows)
+        return Learned(models, notion, classes, diagnosis, rows)
+
+    def _fit_outcome(self, data: Labelled, folds: list[Fold], serve: bool) -> tuple[Any, FloatArray]:
+        """The model of the outcome, and scores of the labelled rows.
+
+        These are by models that have not seen the row where they serve the parity step, or a calibration.
+        """
+        cross_fits = serve or self.calibration == JOINT
+        if cross_fits:
+            report_fits("outcome", 0, folds)
+        estimator = fit_model(self._base_estimator(), data.X, data.y, data.weights, "estimator")
+        if cross_fits:
+            return estimator, out_of_fold(self._score_fold, data, folds, self.n_jobs, "outcome")
+        return estimator, self._scores(estimator, data.X, data.classes)
+
+    def _outcome_to_mend(self, data: Labelled) -> AnyArray | None:
+        """What a joint calibration has the scores foretell; None where they are left alone."""
+        return data.y if data.classes is None else class_codes(data.y, data.classes)
 
     def _fit_group_models(
         self, data: Labelled, attributes: list[Groups], notion: Notion, folds: list[Fold]
@@ -229,17 +253,14 @@ class ParityEstimator(FollowsRows, MetaEstimatorMixin, BaseEstimator, ABC):  # t
         targets = model_targets(notion, attributes, data)
         return fit_group_models(self._group_classifier(), data, targets, folds, self.calibration, self.n_jobs)
 
-    def _columns(
-        self,
-        X: Any,
-        notion: Notion,
-        modelled: list[FloatArray],
-        scores: FloatArray,
-        known: list[Groups] | None,
-    ) -> FloatArray:
+    def _say(self, models: Models, X: Any, notion: Notion, known: Sequence[Groups] | None) -> Said:
+        """What fitted models say of rows."""
+        scores = self._scores(models.outcome, X, notion.classes)
+        return recalibrate(models, Said(scores, [model.proba(X) for model in models.groups], known))
+
+    def _columns(self, X: Any, notion: Notion, said: Said) -> FloatArray:
         """What the post-processor calls group probabilities."""
-        shares = None if known is None else [groups.one_hot() for groups in known]
-        blocks = notion.blocks(modelled, scores, shares)
+        blocks = notion.blocks(said.modelled, said.scores, said.shares())
         return notion.columns(blocks, factor_codes(X, self.conditional_on, notion))
 
     def _group_classifier(self) -> BaseEstimator:
@@ -257,8 +278,7 @@ class ParityEstimator(FollowsRows, MetaEstimatorMixin, BaseEstimator, ABC):  # t
         self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any
     ) -> tuple[Labelled, list[Groups], Notion, list[Fold]]:
         """The labelled rows, their groups and folds; rows of weight zero are left out of all."""
-        if self.small_groups not in SMALL_GROUPS:
-            raise ValueError(f'small_groups must be "error" or "merge": got {self.small_groups!r}.')
+        merge_small = check_small_groups(self.small_groups)
         (X,) = indexable(X)
         require_table(X)
         target = self._check_training_target(y)
@@ -271,15 +291,15 @@ class ParityEstimator(FollowsRows, MetaEstimatorMixin, BaseEstimator, ABC):  # t
         columns = attribute_columns(sensitive_features, len(target), self.attributes)
         attributes = [
             encode_groups(
-                [label for label, counts in zip(labels, used, strict=True) if counts],
+                labels if used.all() else list(compress(labels, used)),
                 min_group_size=self.min_group_size,
-                merge_small=self.small_groups == "merge",
+                merge_small=merge_small,
             )
             for labels in columns.values()
         ]
         kept = target[used]
         classes = self._classes(kept)
-        codes = combined_codes(attributes, None if classes is None else kept)
+        codes = combined_codes(attributes, kept, classes)
         folds = make_folds(self.cv, X, used, attributes, codes, fold_seed(self.random_state))
         if weights is not None and not used.all():
             X, weights = _safe_indexing(X, np.flatnonzero(used)), weights[used]
@@ -302,24 +322,6 @@ class ParityEstimator(FollowsRows, MetaEstimatorMixin, BaseEstimator, ABC):  # t
         require_cells(notion, attributes, data, factors, self.min_group_size)
         return notion
 
-    def _known_groups(
-        self, attributes: list[Groups], notion: Notion, X_unlabeled: Any, groups_unlabeled: Any
-    ) -> list[Groups] | None:
-        """Groups of the rows of the parity step, where they are known."""
-        if X_unlabeled is None:
-            if groups_unlabeled is not None:
-                raise ValueError("sensitive_features_unlabeled was given without X_unlabeled.")
-            return attributes
-        if groups_unlabeled is not None:
-            n_rows = _num_samples(X_unlabeled)
-            return encode_attributes(groups_unlabeled, n_rows, notion, "sensitive_features_unlabeled")
-        if self.aware:
-            raise ValueError(
-                "aware=True needs the group of every row that it post-processes: pass "
-                "sensitive_features_unlabeled with X_unlabeled."
-            )
-        return None
-
     def _postprocessor(self, notion: Notion) -> ParityPostprocessor:
         """The post-processor with this model's parameters, unfitted but for a warm start."""
         shared = ParityPostprocessor().get_params()
@@ -333,11 +335,12 @@ class ParityEstimator(FollowsRows, MetaEstimatorMixin, BaseEstimator, ABC):  # t
 
     def _install(self, learned: Learned, postprocessor: ParityPostprocessor) -> Self:
         """Become a fitted model, all at once."""
-        models = learned.group_models
+        models = learned.models
         self.__dict__.update(
-            estimator_=learned.estimator,
-            sensitive_estimator_=only([model.classifier for model in models]),
-            calibrator_=only([model.calibrator for model in models]),
+            estimator_=models.outcome,
+            sensitive_estimator_=only([model.classifier for model in models.groups]),
+            calibrator_=only([model.calibrator for model in models.groups]),
+            outcome_calibrator_=models.outcome_calibrator,
             notion_=learned.notion,
             postprocessor_=postprocessor,
             certificate_=replace(postprocessor.certificate_, calibration=learned.diagnosis),
@@ -366,22 +369,21 @@ class ParityEstimator(FollowsRows, MetaEstimatorMixin, BaseEstimator, ABC):  # t
         require_table(X)
         validate_data(self, X, reset=False, skip_check_array=True)
         notion = self.notion_
-        scores = self._scores(self.estimator_, X, notion.classes)
         known = None
         if self.aware:
             if sensitive_features is None:
                 raise ValueError("This model is aware: pass the group of each row as sensitive_features.")
-            known = encode_attributes(sensitive_features, len(scores), notion, "sensitive_features")
+            known = encode_attributes(sensitive_features, _num_samples(X), notion, "sensitive_features")
         elif sensitive_features is not None:
             raise ValueError(
                 "sensitive_features is not used to predict: this model does without the group. "
                 "Leave it out, or fit with aware=True where the law allows its use."
             )
-        modelled = [
-            model.proba(X) for model in restore_models(notion, self.sensitive_estimator_, self.calibrator_)
-        ]
-        columns = self._columns(X, notion, modelled, scores, known)
-        return scores, check_group_proba(columns, len(scores), strata=notion.strata())[0]
+        groups = restore_models(notion, self.sensitive_estimator_, self.calibrator_)
+        mended = getattr(self, "outcome_calibrator_", None)  # older files have none
+        said = self._say(Models(self.estimator_, mended, groups), X, notion, known)
+        columns = self._columns(X, notion, said)
+        return said.scores, check_group_proba(columns, len(columns), strata=notion.strata())[0]
 
     def _known_columns(self, X: Any, y: Any, sensitive_features: Any) -> FloatArray:
         """Which groups of which strata rows are in, zeros and ones, (n_rows, n_groups)."""
@@ -392,9 +394,7 @@ class ParityEstimator(FollowsRows, MetaEstimatorMixin, BaseEstimator, ABC):  # t
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         base, groups = (input_tags(model) for model in (self._base_estimator(), self._group_classifier()))
-        tags.input_tags.sparse = base.sparse and groups.sparse
-        tags.input_tags.allow_nan = base.allow_nan and groups.allow_nan
-        tags.input_tags.string = base.string and groups.string
-        tags.input_tags.categorical = base.categorical and groups.categorical
+        for name in ("sparse", "allow_nan", "string", "categorical"):
+            setattr(tags.input_tags, name, getattr(base, name) and getattr(groups, name))
         tags.target_tags.required = True
         return tags

@@ -62,7 +62,8 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
     beta, solver, tol, max_iter
         As in `ParityPostprocessor`.
     cv, calibration, aware, attributes, conditional_on, min_group_size, small_groups, n_jobs, warm_start
-        As in `ParityRegressor`. The calibration is that of the model of the group.
+        As in `ParityRegressor`. The calibration is that of the model of the group; "joint" mends the
+        class probabilities as well.
     random_state : int, Generator, RandomState or None, default=None
         Key of the draws of `predict`, seed of the folds and of the stochastic solvers. None is a fixed
         public key: pass an integer of your own, and keep it, where nobody should foresee a draw.
@@ -72,7 +73,9 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
     classes_ : array of shape (n_classes,)
     estimator_, sensitive_estimator_ : fitted models
         The latter is a list with `attributes="separate"`, and None for `aware` models without a joint one.
-    calibrator_ : Calibrator, list of them, or None
+    calibrator_ : Calibrator, JointCalibrator, list of them, or None
+    outcome_calibrator_ : JointCalibrator or None
+        With `calibration="joint"`, where it helps.
     notion_ : Notion
         Which groups are compared, and within which strata.
     postprocessor_ : ParityPostprocessor

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 
 from evenhand._typing import FloatArray
 from evenhand._validation import Labels, check_group_proba
-from evenhand.calibration import Calibrator, fit_calibrator
+from evenhand.calibration import JOINT, Calibrator, JointCalibrator, fit_calibrator
 from evenhand.estimators.groups import Groups
 from evenhand.estimators.notions import Notion
 from evenhand.estimators.nuisances import (
@@ -29,13 +29,16 @@ class GroupModel:
     """P(S | X), or P(Y, S | X)."""
 
     classifier: Any
-    calibrator: Calibrator | None
+    calibrator: Calibrator | JointCalibrator | None
     groups: Labels
 
     def proba(self, X: Any) -> FloatArray:
-        """Probability of each group for each row, shape (n_rows, n_groups)."""
+        """Probability of each group for each row, shape (n_rows, n_groups).
+
+        A joint calibrator takes what the other models say, too, and is left to `recalibrate`.
+        """
         raw = group_probabilities(self.classifier, X, self.groups)
-        return raw if self.calibrator is None else self.calibrator(raw)
+        return self.calibrator(raw) if isinstance(self.calibrator, Calibrator) else raw
 
 
 def fit_group_models(
@@ -63,16 +66,18 @@ def fit_group_model(
 ) -> tuple[GroupModel, FloatArray]:
     """The model, and the probabilities of the labelled rows by models that have not seen them.
 
-    The latter are calibrated, too, by calibrators that have not seen the row.
+    The latter are calibrated, too, by calibrators that have not seen the row; not yet where the calibration
+    is joint, which takes all models.
     """
     report_fits("group", 0, folds)
     fitted = fit_model(classifier, data.X, data.codes, data.weights, "sensitive_estimator")
     held_out = out_of_fold(partial(_score_groups, classifier), data, folds, n_jobs, "group")
     held_out, _ = check_group_proba(held_out, len(data.codes))
-    if calibration is None:
+    if calibration in (None, JOINT):
         return GroupModel(fitted, None, data.groups), held_out
 
     def calibrated(rows: Any) -> Calibrator:
+        assert calibration is not None
         weights = None if data.weights is None else data.weights[rows]
         return fit_calibrator(calibration, held_out[rows], data.codes[rows], weights)
 

@@ -29,6 +29,13 @@ class Groups:
         return np.eye(len(self.labels))[self.codes]
 
 
+def check_small_groups(small_groups: str) -> bool:
+    """Whether small groups are merged, which the name must say."""
+    if small_groups not in ("error", "merge"):
+        raise ValueError(f'small_groups must be "error" or "merge": got {small_groups!r}.')
+    return small_groups == "merge"
+
+
 def encode_groups(values: list[Hashable], *, min_group_size: int = 1, merge_small: bool = False) -> Groups:
     """Groups to fit on; too small a group is merged with the others of its kind, or refused by name.
 
@@ -128,4 +135,4 @@ def sorted_labels(labels: Any) -> Sequence[Hashable]:
 
 def _codes(values: list[Hashable], labels: Labels) -> IntArray:
     position = {label: code for code, label in enumerate(labels)}
-    return np.fromiter((position[value] for value in values), np.int64, len(values))
+    return np.fromiter(map(position.__getitem__, values), np.int64, len(values))

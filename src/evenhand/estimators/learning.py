@@ -11,18 +11,17 @@ from sklearn.utils.validation import _num_samples
 from evenhand._typing import AnyArray, FloatArray, IntArray
 from evenhand._validation import Labels, Rows
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
-from evenhand.estimators.group_model import GroupModel
 from evenhand.estimators.groups import PAIR, Groups, encode_labels, label_columns, row_labels, sorted_labels
 from evenhand.estimators.notions import ATTRIBUTES, Notion
 from evenhand.estimators.nuisances import Labelled, class_codes
+from evenhand.estimators.recalibration import Models, Said
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Learned:
     """What a fit knows before the parity step, and the rows for that step."""
 
-    estimator: Any
-    group_models: list[GroupModel]  # one for each attribute; none where the group itself is given
+    models: Models
     notion: Notion
     classes: AnyArray | None  # of a classification, in the type of the outcomes
     diagnosis: CalibrationDiagnosis | None
@@ -88,14 +87,16 @@ def factor_values(X: Any, conditional_on: Any) -> Labels | None:
     return None if conditional_on is None else tuple(sorted_labels(set(factor_labels(X, conditional_on))))
 
 
-def combined_codes(attributes: Sequence[Groups], outcomes: AnyArray | None) -> IntArray:
+def combined_codes(attributes: Sequence[Groups], target: AnyArray, classes: Labels | None) -> IntArray:
     """One code for each combination of groups, and of outcomes where they are classes."""
     codes = [groups.codes for groups in attributes]
-    if outcomes is not None:
-        codes.append(np.unique(outcomes, return_inverse=True)[1])
+    if classes is not None:
+        codes.append(class_codes(target, classes))
     together = codes[0]
     for more in codes[1:]:
-        together = np.unique(together * (int(more.max()) + 1) + more, return_inverse=True)[1]
+        together = together * (int(more.max()) + 1) + more
+        there = np.bincount(together) > 0
+        together = (np.cumsum(there) - 1)[together]
     return together
 
 
@@ -123,6 +124,25 @@ def encode_attributes(sensitive_features: Any, n_rows: int, notion: Notion, name
         encode_labels(labels, groups, name)
         for labels, groups in zip(columns.values(), notion.groups, strict=True)
     ]
+
+
+def known_groups(
+    attributes: list[Groups], notion: Notion, X_unlabeled: Any, groups_unlabeled: Any, aware: bool
+) -> list[Groups] | None:
+    """Groups of the rows of the parity step, where they are known."""
+    if X_unlabeled is None:
+        if groups_unlabeled is not None:
+            raise ValueError("sensitive_features_unlabeled was given without X_unlabeled.")
+        return attributes
+    if groups_unlabeled is not None:
+        n_rows = _num_samples(X_unlabeled)
+        return encode_attributes(groups_unlabeled, n_rows, notion, "sensitive_features_unlabeled")
+    if aware:
+        raise ValueError(
+            "aware=True needs the group of every row that it post-processes: pass "
+            "sensitive_features_unlabeled with X_unlabeled."
+        )
+    return None
 
 
 def known_columns(
@@ -171,24 +191,31 @@ def _require_joint_cells(notion: Notion, attributes: Sequence[Groups], data: Lab
 
 def diagnose(
     notion: Notion,
-    labelled: tuple[FloatArray, IntArray, FloatArray, FloatArray | None],
-    modelled: FloatArray,
+    labelled: Said,
+    codes: IntArray,
+    weights: FloatArray | None,
+    said: Said,
     known: Sequence[Groups] | None,
     rows: Rows,
 ) -> CalibrationDiagnosis:
     """How far the model of the group is from calibrated, for a policy with the shares of the rows.
 
-    The labelled rows (probabilities, codes, scores, weights) serve where the groups of the others are not
-    known; their scores only choose bins, so fitted ones will do.
+    The labelled rows, with the codes of their groups and their weights, serve where the groups of the others
+    are not known; their scores only choose bins, so fitted ones will do.
     """
     labels = notion.model_labels(0)
     measured = labelled
     if known is not None and not notion.joint and len(np.unique(known[0].codes)) == len(labels):
-        measured = modelled, known[0].codes, rows.scores, rows.weights
-    proba, codes, scores, weights = measured
+        measured, codes, weights = said, known[0].codes, rows.weights
+    modelled = said.modelled[0]
     shares = modelled.mean(axis=0) if rows.weights is None else rows.weights @ modelled
     return diagnose_calibration(
-        proba, codes, labels, shares, scores=_one_number(scores), sample_weight=weights
+        measured.modelled[0],
+        codes,
+        labels,
+        shares,
+        scores=_one_number(measured.scores),
+        sample_weight=weights,
     )
 
 

@@ -110,7 +110,12 @@ def group_probabilities(classifier: Any, X: Any, groups: Labels) -> FloatArray:
 
 
 def class_codes(target: AnyArray, classes: Labels) -> IntArray:
-    """Position of each row's outcome among the classes, (n_rows,)."""
+    """Position of each row's outcome among the classes, which are sorted, (n_rows,)."""
+    known = np.array(classes)
+    if target.dtype.kind == known.dtype.kind and known.dtype.kind in "biufU":
+        places = np.searchsorted(known, target)
+        if np.array_equal(known[np.minimum(places, len(known) - 1)], target):
+            return places
     place = {label: code for code, label in enumerate(classes)}
     labels = target.tolist()
     unknown = next((label for label in labels if label not in place), None)

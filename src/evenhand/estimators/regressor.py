@@ -9,9 +9,10 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from evenhand._typing import AnyArray, FloatArray
 from evenhand._validation import Labels, check_levels, check_scores
+from evenhand.costs import Squared, make_cost
 from evenhand.draws import RandomState
 from evenhand.estimators.base import ParityEstimator
-from evenhand.estimators.nuisances import default_regressor
+from evenhand.estimators.nuisances import Labelled, default_regressor
 from evenhand.exceptions import OutlierWarning
 from evenhand.metrics import risk
 from evenhand.support import automatic_bounds
@@ -48,8 +49,12 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
     cv : int, splitter, iterable of splits or None, default=None
         Folds for scoring the labelled rows by models that have not seen them. None: five, stratified by
         group and fewer where a group is small.
-    calibration : {None, "sigmoid", "isotonic", "temperature"}, default=None
-        How the group probabilities are calibrated, on rows that their classifier has not seen.
+    calibration : {None, "sigmoid", "isotonic", "temperature", "joint"}, default=None
+        How the group probabilities are calibrated, on rows that their classifier has not seen. "joint" mends
+        the model of the outcome, too: a policy sees a row through its score and its group probabilities
+        alone, so both become what they should be given both, by a polynomial of degree 3 (of 2 or 1 where
+        the models say more than five numbers). Each is mended only where held-out rows say that it helps, and
+        the scores only for the squared cost. With `X_unlabeled` it takes folds of the labelled rows, too.
     aware : bool, default=False
         Use the group itself at prediction time. For those who may, and for comparison: `predict` then
         needs `sensitive_features`.
@@ -75,7 +80,9 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
     ----------
     estimator_, sensitive_estimator_ : fitted models
         The latter is None for `aware` models.
-    calibrator_ : Calibrator or None
+    calibrator_ : Calibrator, JointCalibrator or None
+    outcome_calibrator_ : JointCalibrator or None
+        With `calibration="joint"`, where it helps.
     notion_ : Notion
         Which groups are compared, and within which strata.
     postprocessor_ : ParityPostprocessor
@@ -194,6 +201,10 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
                 stacklevel=4,
             )
         return target
+
+    def _outcome_to_mend(self, data: Labelled) -> AnyArray | None:
+        # The maps foretell means; the scores of other costs are to be medians, quantiles or the like.
+        return super()._outcome_to_mend(data) if isinstance(make_cost(self.cost), Squared) else None
 
     def _scores(self, estimator: Any, X: Any, classes: Labels | None) -> FloatArray:
         scores = np.asarray(estimator.predict(X), dtype=np.float64)

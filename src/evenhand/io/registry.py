@@ -19,7 +19,7 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import Pipeline
 
-from evenhand.calibration import CalibrationDiagnosis, Calibrator
+from evenhand.calibration import CalibrationDiagnosis, Calibrator, JointCalibrator
 from evenhand.certificates import Certificate
 from evenhand.costs import Absolute, CostMatrix, Huber, Pinball, Squared
 from evenhand.estimators import ParityClassifier, ParityRegressor
@@ -53,6 +53,7 @@ OBJECTS: dict[str, type] = _by_name(
     Certificate,
     CostMatrix,
     Huber,
+    JointCalibrator,
     Lbfgs,
     Moments,
     Monitor,
@@ -176,6 +177,8 @@ def _estimator_faults(model: Any) -> Iterator[str]:
         yield from _group_faults(model, len(postprocessor.policy_.group_prior))
         if len(model.notion_.cells()) != len(postprocessor.policy_.group_prior):
             yield "its notion_ does not have the cells of its policy"
+    if type(getattr(model, "outcome_calibrator_", None)) not in (type(None), JointCalibrator):
+        yield "its outcome_calibrator_ is not one"
     if type(model) is ParityClassifier and not _are_classes(model):
         yield "its classes_ are not those of its atoms"
 
@@ -207,6 +210,7 @@ _FAULTS: dict[str, Callable[[Any], Iterator[str]]] = {
     "ParityClassifier": _estimator_faults,
     "ParityRegressor": _estimator_faults,
     "CostMatrix": term_faults.cost_matrix_faults,
+    "JointCalibrator": term_faults.joint_calibrator_faults,
     "Notion": _notion_faults,
     "Pipeline": _pipeline_faults,
     "Phase": stream_faults.phase_faults,

@@ -1,4 +1,4 @@
-"""What must hold for the terms of a policy that a file brings: its strata and its cost."""
+"""What must hold for the parts of a model that a file brings: strata, costs, and maps of what models say."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,6 +7,7 @@ import numpy as np
 
 from evenhand.costs import Absolute, CostMatrix, Huber, Pinball, Squared
 
+MOST_POWER = 10  # of an input in one term: far beyond what is fitted
 COSTS = (Squared, Absolute, Pinball, Huber, CostMatrix)  # a cost that is a function is not a file's to hold
 
 
@@ -32,6 +33,28 @@ def cost_matrix_faults(cost: Any) -> Iterator[str]:
     """Finite costs of two classes or more."""
     if not is_floats(cost.matrix, 2) or min(cost.matrix.shape) < 2 or not np.isfinite(cost.matrix).all():
         yield "its matrix is not a table of finite numbers"
+
+
+def joint_calibrator_faults(calibrator: Any) -> Iterator[str]:
+    """A polynomial in as many inputs as there are scales for, with coefficients for every term."""
+    scales = (calibrator.low, calibrator.high, calibrator.centre, calibrator.scale)
+    powers, coefficients, offsets = calibrator.powers, calibrator.coefficients, calibrator.offsets
+    if calibrator.link not in ("softmax", "shift"):
+        yield "its link is neither softmax nor shift"
+    elif not isinstance(powers, np.ndarray) or powers.dtype != np.int64 or powers.ndim != 2:
+        yield "its powers are not a table of integers"
+    elif not powers.size or powers.min() < 0 or powers.sum(axis=1).min() < 1 or powers.max() > MOST_POWER:
+        yield "its powers are not those of terms"
+    elif not all(is_floats(scale, 1) and len(scale) == powers.shape[1] for scale in scales):
+        yield "its scales are not one number for each input"
+    elif not is_floats(coefficients, 2) or not is_floats(offsets, 1):
+        yield "its coefficients are not arrays of numbers"
+    elif coefficients.shape != (len(offsets), len(powers)) or not len(offsets):
+        yield "the shapes of its coefficients do not agree"
+    elif not all(np.isfinite(part).all() for part in (*scales, coefficients, offsets)):
+        yield "its numbers are not finite"
+    elif calibrator.scale.min() <= 0:
+        yield "its scales are not positive"
 
 
 def is_floats(value: Any, ndim: int) -> bool:

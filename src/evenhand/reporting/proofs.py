@@ -115,7 +115,8 @@ def prove_calibration(model: Any, postprocessor: ParityPostprocessor, rows: Repo
     notion = getattr(model, "notion_", None)  # whose models may tell outcomes apart, too
     joint = notion is not None and notion.joint
     names = [label_text(group, within=joint) for group in diagnosis.groups]
-    return Proof(calibration_sentences(diagnosis, names, where), _calibration_numbers(diagnosis, names))
+    sentences = calibration_sentences(diagnosis, names, where, getattr(model, "calibration", None))
+    return Proof(sentences, _calibration_numbers(diagnosis, names))
 
 
 def _diagnose(postprocessor: ParityPostprocessor, rows: ReportRows) -> CalibrationDiagnosis | None:

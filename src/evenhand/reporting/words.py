@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.calibration import CalibrationDiagnosis
+from evenhand.calibration import JOINT, CalibrationDiagnosis
 from evenhand.certificates import Certificate, HeldOutCertificate
 from evenhand.reporting.facts import Facts
 
@@ -294,9 +294,9 @@ def optimisation_sentences(certificate: Certificate, error: str) -> tuple[str, .
 
 
 def calibration_sentences(
-    diagnosis: CalibrationDiagnosis, all_names: list[str], where: str
+    diagnosis: CalibrationDiagnosis, all_names: list[str], where: str, calibration: str | None
 ) -> tuple[str, ...]:
-    """Whether the group probabilities mean what they say."""
+    """Whether the group probabilities mean what they say; `calibration` is how they were mended."""
     over = diagnosis.parity_cost > diagnosis.parity_cost_limit
     names = [name for name, far in zip(all_names, over, strict=True) if far]
     start = (
@@ -306,10 +306,13 @@ def calibration_sentences(
     if not names:
         return (start, "They are as good as exact probabilities would look on as many rows.")
     worst = float(diagnosis.parity_cost[over].max())
+    advice = 'Calibrating the models may help: calibration="joint" mends both, given what both say.'
+    if calibration == JOINT:
+        advice = "More labelled rows, or better models, may help."
     return (
         start,
         f"They are off by more than chance explains for {some_of(names)}. This can add up to "
-        f"{number(worst, 2)} to the gap that the fit promises. Calibrating the group model may help.",
+        f"{number(worst, 2)} to the gap that the fit promises. {advice}",
     )
 
 
