@@ -13,7 +13,7 @@ from evenhand.exceptions import ConvergenceWarning
 from evenhand.policy import SoftmaxPolicy
 from evenhand.problem import DualProblem
 from evenhand.solvers import Auto, Callback, Solver, SolverResult, run
-from evenhand.support import Support, make_class_support, make_support
+from evenhand.support import Support, automatic_beta, check_beta, make_class_support, make_support, paper_beta
 
 FAR_FROM_PARITY = 0.01  # violation beyond epsilon at which a spent budget is worth a warning
 RISKS = ("risk", "entropic_risk", "lower_bound", "smoothed_gap", "smoothing_cost", "risk_bound")
@@ -48,6 +48,17 @@ def choose_support(atoms: Any, bounds: Any, rows: Rows, cost: Cost) -> Support:
     support = make_support(atoms, bounds, rows.scores, rows.weights)
     clip_within_reach(support, rows.scores)  # before long work, whose answer would be infinite
     return support
+
+
+def choose_beta(beta: Any, solver: Solver[Any] | Auto, cost: Cost, n_rows: int) -> float:
+    """Beta as the parameters ask for it; "auto" is the solver's own rule, where it has one.
+
+    A draw around the best of many values adds to the risk of every row, so it is to be narrow. Between
+    classes only the rows near a tie are drawn at all, and what that adds falls with the square of beta: there
+    the paper's is high enough, and quicker.
+    """
+    rule: Callable[[int], float] = automatic_beta if cost.n_classes is None else paper_beta
+    return check_beta(beta, getattr(solver, "default_beta", rule)(n_rows), n_rows)
 
 
 def solve(

@@ -12,15 +12,16 @@ from sklearn.base import clone
 from evenhand._typing import FloatArray
 from evenhand._validation import check_epsilon
 from evenhand.certificates import Certificate
+from evenhand.costs import make_cost
 from evenhand.exceptions import InterruptWarning
 from evenhand.heldout import HeldOutRows, Measures
 from evenhand.imbalance import mean_imbalance
 from evenhand.parity import make_parity
-from evenhand.parity_step import FrontierRows
+from evenhand.parity_step import FrontierRows, choose_beta
 from evenhand.postprocessor import ParityPostprocessor
 from evenhand.problem import DualProblem
 from evenhand.selection import is_cv
-from evenhand.solvers import Auto, Progress, Solver, Status, default_beta, make_solver
+from evenhand.solvers import Progress, Status, make_solver
 
 N_POINTS = 20  # of the automatic path, exact parity among them
 REACH = 200.0  # its largest epsilon over the smallest one above zero
@@ -58,11 +59,7 @@ def settle(problem: FrontierRows) -> FrontierRows:
 class _AtRest:
     """A solver that stays at zero multipliers, where nothing is asked for."""
 
-    solver: Solver[Any] | Auto  # in whose place it stands
     name: str = "at rest"
-
-    def default_beta(self, n_rows: int) -> float:
-        return default_beta(self.solver, n_rows)
 
     def init(self, problem: DualProblem, start: FloatArray | None) -> Progress:
         return Progress(self.name, 0, problem.n_rows, np.zeros(problem.multipliers_shape))
@@ -79,7 +76,8 @@ def fit_at_rest(problem: FrontierRows, epsilon: float) -> ParityPostprocessor:
     template = problem.postprocessor
     solver = make_solver(template.solver, tol=template.tol, max_iter=template.max_iter)
     model: ParityPostprocessor = clone(template)
-    model.set_params(epsilon=_setting(problem, epsilon), solver=_AtRest(solver))
+    beta = choose_beta(template.beta, solver, make_cost(template.cost), len(problem.rows.scores))
+    model.set_params(epsilon=_setting(problem, epsilon), solver=_AtRest(), beta=beta)
     return model._fit_rows(problem.rows, problem.group_prior)
 
 

@@ -20,13 +20,13 @@ from evenhand.costs import Cost, make_cost
 from evenhand.draws import HashArray, RandomState, choose_uniforms, key_from, uniforms_from_rows
 from evenhand.feasibility import resolve_prior
 from evenhand.parity import make_parity
-from evenhand.parity_step import FrontierRows, certify_in_units, choose_support, read_rows, solve
+from evenhand.parity_step import FrontierRows, certify_in_units, choose_beta, choose_support, read_rows, solve
 from evenhand.policy import SoftmaxPolicy
 from evenhand.problem import DualProblem
 from evenhand.selection import Selection, is_cv, select
-from evenhand.solvers import Callback, SolverResult, default_beta, make_solver
+from evenhand.solvers import Callback, SolverResult, make_solver
 from evenhand.streams import PartialFit
-from evenhand.support import Support, check_beta, uniform_support, warn_of_clipping
+from evenhand.support import Support, uniform_support, warn_of_clipping
 
 
 class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
@@ -64,9 +64,10 @@ class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
         bound to the best one for it. The draw around that adds about `(range of the atoms)^2 / (8 beta)` to
         the risk, whatever epsilon is; a lower beta may keep parity a little better on new rows where few
         were fitted on. "paper" is `sqrt(n) log2(sqrt(n))`, as in the paper's experiments, and what "auto" is
-        with its stochastic solvers, which need a smooth problem. Otherwise "auto" is `min(8 n, 10 000)`, or
-        the paper's where that is more, and 20 000 with `solver="lp"`. "cv" chooses a multiple of "auto", from
-        1/64 to 1, on held-out rows (`evenhand.selection.Selection` has the rule): it costs about thirty fits.
+        with its stochastic solvers, which need a smooth problem, and with a cost matrix, where only rows near
+        a tie are drawn. Otherwise "auto" is `min(8 n, 10 000)`, or the paper's where that is more, and 20 000
+        with `solver="lp"`. "cv" chooses a multiple of "auto", from 1/64 to 1, on held-out rows
+        (`evenhand.selection.Selection` has the rule): it costs about thirty fits.
     cost : str, cost of `evenhand.costs`, callable or array of shape (n_classes, n_atoms), default="squared"
         What an atom costs a row: "squared", "absolute", "pinball" (`costs.Pinball(alpha)`), "huber"
         (`costs.Huber(delta)`), any `cost(scores, atoms)` that returns an array (n_rows, n_atoms), or a
@@ -216,8 +217,7 @@ class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
             self.solver, tol=self.tol, max_iter=self.max_iter, random_state=self.random_state
         )
         n_rows = len(rows.scores)
-        automatic = default_beta(solver, n_rows)
-        beta = automatic if is_cv(self.beta) else check_beta(self.beta, automatic, n_rows)
+        beta = choose_beta("auto" if is_cv(self.beta) else self.beta, solver, cost, n_rows)
         key = key_from(self.random_state)
         selected: dict[str, Selection] = {}
         if is_cv(self.beta) or is_cv(self.atoms):

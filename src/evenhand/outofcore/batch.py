@@ -18,12 +18,12 @@ from evenhand.outofcore.rows import Model, TableReader, make_reader, read_weight
 from evenhand.outofcore.sources import blaming, count_rows
 from evenhand.outofcore.spool import BLOCK_ROWS, Spool
 from evenhand.parity import make_parity
-from evenhand.parity_step import choose_support, solve
+from evenhand.parity_step import choose_beta, choose_support, solve
 from evenhand.postprocessor import ParityPostprocessor
 from evenhand.problem import DualProblem
 from evenhand.selection import is_cv
 from evenhand.solvers import Callback, Progress, make_solver
-from evenhand.support import Support, automatic_beta, automatic_n_atoms, check_beta
+from evenhand.support import Support, automatic_n_atoms
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
@@ -162,7 +162,7 @@ def _fit_mapped(step: ParityPostprocessor, spool: Spool, callback: Callback) -> 
         )
     groups = spool.groups or ()
     epsilon, key = check_epsilon(step.epsilon, groups, spool.strata), key_from(step.random_state)
-    start = _fit_sample(step, spool)
+    start = _fit_sample(step, solver, spool)
     support, cost, prior = start.policy_.support, start.policy_.cost, spool.group_mass()
     parity = make_parity(step.parity, support.normalised())
     slack = epsilon / (support.half_width if parity.in_outcome_units else 1.0)
@@ -193,12 +193,12 @@ def _fit_mapped(step: ParityPostprocessor, spool: Spool, callback: Callback) -> 
         return step._install(problem, result, policy, epsilon, groups, **others)
 
 
-def _fit_sample(step: ParityPostprocessor, spool: Spool) -> ParityPostprocessor:
+def _fit_sample(step: ParityPostprocessor, solver: Any, spool: Spool) -> ParityPostprocessor:
     """The step fitted on a sample, with the atoms and the beta of all the rows."""
     rows = spool.sample_rows(_memory_rows(step, spool))
     settings: dict[str, Any] = {}
     if not is_cv(step.beta):
-        settings["beta"] = check_beta(step.beta, automatic_beta(spool.n_rows), spool.n_rows)
+        settings["beta"] = choose_beta(step.beta, solver, make_cost(step.cost), spool.n_rows)
     if isinstance(step.atoms, str) and not is_cv(step.atoms) and spool.n_classes is None:
         settings["atoms"] = automatic_n_atoms(spool.n_rows)
     support = _cover(step, spool, rows)

@@ -15,7 +15,7 @@ from typing import Any
 
 from evenhand.solvers.acsa import AcSa, AcSa2
 from evenhand.solvers.auto import Auto
-from evenhand.solvers.base import Callback, Solver, default_beta, run
+from evenhand.solvers.base import Callback, Solver, run
 from evenhand.solvers.batch import Batch
 from evenhand.solvers.lbfgs import Lbfgs
 from evenhand.solvers.lp import LinearProgramSolution, solve_lp
@@ -41,7 +41,6 @@ __all__ = [
     "Solver",
     "SolverResult",
     "Status",
-    "default_beta",
     "make_solver",
     "run",
     "solve_lp",

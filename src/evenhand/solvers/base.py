@@ -13,7 +13,6 @@ from evenhand.objective import evaluate
 from evenhand.problem import DualProblem
 from evenhand.solvers.auto import Auto
 from evenhand.solvers.result import Progress, SolverResult, Status
-from evenhand.support import automatic_beta
 
 Callback = Callable[[Progress], bool | None]
 
@@ -59,12 +58,6 @@ class Solver(Protocol[State]):
     def done(self, problem: DualProblem, state: State) -> Status | None:
         """Why to stop here, or None to go on."""
         ...
-
-
-def default_beta(solver: Solver[Any] | Auto, n_rows: int) -> float:
-    """What `beta="auto"` means with a solver: its own rule, where it has one."""
-    own: Callable[[int], float] = getattr(solver, "default_beta", automatic_beta)
-    return own(n_rows)
 
 
 def run(
