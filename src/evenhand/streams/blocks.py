@@ -32,7 +32,7 @@ from evenhand.streams.monitor import Drift, Monitor, alarm_threshold, find_drift
 from evenhand.streams.state import Record, Settings, Standing, Stream
 from evenhand.support import Support, check_beta, paper_beta
 
-# What "auto" stands for: the risk on new rows was 0.999 of that of a fit with 201 atoms and beta = 3938
+# What "auto" stands for: the risk on new rows was 0.999 of that of a fit with 201 atoms and beta = 10 000
 # (benchmark `stream`); more atoms take more time, and a higher beta asks more of the curvature of a block.
 STREAM_ATOMS, MAX_AUTO_BETA = 101, 1_500.0
 GROWTH = 4  # times as many atoms as at first, at most
