@@ -170,6 +170,25 @@ def test_only_with_the_scores_is_an_uninformative_classifier_found_out():
     assert "scores were not given" not in str(seeing)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_floors_of_a_rare_group_are_those_of_simulated_rows(weighted, monkeypatch):
+    rng = np.random.default_rng(0)
+    u, scores = rng.normal(size=(2, 6_000))
+    weights = np.exp(1.5 * rng.normal(size=6_000))
+    # a handful of hits, in one cell without weights; shares of rows with weights of all sizes
+    rare = 0.003 * np.exp(u - 0.5) if weighted else expit(4 * u - 14)
+    proba = np.column_stack([1 - rare, rare])
+    codes = (np.arange(6_000) == rare.argmax()).astype(int)
+    monkeypatch.setattr(diagnosis, "N_DRAWS", 2_000)
+    found = []
+    for most in (1, 10**12):
+        monkeypatch.setattr(diagnosis, "EXACT_ENTRIES", most)
+        found.append(diagnose(proba, codes, scores=scores, sample_weight=weights if weighted else None))
+    for name in ("calibration_error_floor", "parity_cost_floor", "parity_cost_limit", "lemma_term_floor"):
+        # of 2000 draws; 12 000 bring the two within 1 %
+        np.testing.assert_allclose(getattr(found[0], name)[1], getattr(found[1], name)[1], rtol=0.1)
+
+
 def test_a_weight_counts_like_as_many_rows_in_the_figures():
     logits, _, codes = population(2, 300)
     proba, times = softmax(2 * logits, axis=1), np.random.default_rng(0).integers(0, 4, 300)

@@ -15,7 +15,9 @@ N_DRAWS = 200  # simulated samples behind a noise floor
 LIMIT_LEVEL = 0.95  # exact probabilities stay below the limit this often
 BLOCK_ENTRIES = 1 << 22  # simulated rows held at once
 EXACT_ENTRIES = 1_000_000  # rows times samples up to which every row is simulated
-NORMAL_VARIANCE = 0.25  # of the hits of a cell, from which noise in it is as large as a normal's
+# Of the hits of a cell, from which they are drawn as a normal: three deviations, so that hardly any sum is
+# negative. A rare group is divided by its share, and may have all of its hits in one cell.
+NORMAL_VARIANCE = 9.0
 MOST_DOUBT = 0.05  # of rows that are nearly certain
 
 
@@ -235,14 +237,16 @@ class _Cells:
         return sums
 
     def _draw_exceptions(self, rng: np.random.Generator) -> FloatArray:
-        """Sums of hits of rows that are nearly certain, exceptions to which come one by one."""
+        """Sums of hits of rows that are nearly certain: Poisson numbers of exceptions, each of a row."""
         likely = self.proba > 0.5
+        chances = np.cumsum(np.minimum(self.proba, 1.0 - self.proba))
+        number = rng.poisson(N_DRAWS * chances[-1])
+        rows = np.searchsorted(chances, chances[-1] * rng.random(number), side="right")
+        rows = np.minimum(rows, len(chances) - 1)
+        cells = np.searchsorted(self.starts, rows, side="right") - 1
+        changes = np.where(likely, -self.weights, self.weights)[rows]
         sums = np.tile(self.sums(likely), (N_DRAWS, 1))
-        for chance, sign in ((np.where(likely, 0.0, self.proba), 1.0), (likely * (1.0 - self.proba), -1.0)):
-            mean = self.sums(chance)
-            size = self.sums(self.weights * chance) / np.maximum(mean, np.finfo(float).tiny)  # of one of them
-            rate = mean / np.where(size > 0, size, 1.0)
-            sums += sign * size * rng.poisson(rate, (N_DRAWS, len(rate)))
+        np.add.at(sums, (rng.integers(N_DRAWS, size=number), cells), changes)
         return sums
 
     def _draw_rows(self, rng: np.random.Generator) -> FloatArray:
