@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 
@@ -209,6 +210,19 @@ def test_a_report_advises_the_maps_where_they_would_help_and_names_them_where_th
     assert advice in cards[None]
     assert advice not in cards["joint"]
     assert "'joint'" in cards["joint"]
+
+
+def test_a_model_that_knows_its_rows_by_heart_raises_no_alarm_about_the_group():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(8_000, 3))
+    group = (rng.random(8_000) < expit(X[:, 0])).astype(int)  # a logistic model is exact
+    y = (rng.random(8_000) < expit(X[:, 1] + 2 * group - 1)).astype(int)
+    forest = RandomForestClassifier(20, random_state=0)
+    model = ParityClassifier(forest, LogisticRegression(), cv=2)
+    model.fit(X[:4_000], y[:4_000], sensitive_features=group[:4_000], X_unlabeled=X[4_000:])
+    found = model.certificate_.calibration
+    assert found.uses_scores
+    assert (found.parity_cost < 1.2 * found.parity_cost_limit).all()
 
 
 @pytest.mark.parametrize("cls", [ParityClassifier, ParityRegressor])

@@ -31,6 +31,7 @@ from evenhand.estimators.learning import (
     known_columns,
     known_groups,
     model_targets,
+    needs_labelled,
     only,
     require_cells,
 )
@@ -200,7 +201,8 @@ class ParityEstimator(FollowsRows, MetaEstimatorMixin, BaseEstimator, ABC):  # t
         check_calibration(self.calibration)
         data, attributes, notion, folds = self._labelled(X, y, sensitive_features, sample_weight)
         known = known_groups(attributes, notion, X_unlabeled, sensitive_features_unlabeled, self.aware)
-        estimator, scores = self._fit_outcome(data, folds, X_unlabeled is None)
+        serve = X_unlabeled is None or self.calibration == JOINT or needs_labelled(notion, known, self.aware)
+        estimator, scores = self._fit_outcome(data, folds, serve)
         groups, held_out = self._fit_group_models(data, attributes, notion, folds)
         models = Models(estimator, None, groups)
         labelled = Said(scores, held_out, attributes if self.aware else None)
@@ -230,13 +232,12 @@ class ParityEstimator(FollowsRows, MetaEstimatorMixin, BaseEstimator, ABC):  # t
     def _fit_outcome(self, data: Labelled, folds: list[Fold], serve: bool) -> tuple[Any, FloatArray]:
         """The model of the outcome, and scores of the labelled rows.
 
-        These are by models that have not seen the row where they serve the parity step, or a calibration.
+        They `serve` the parity step, a calibration or its diagnosis by models that have not seen the row.
         """
-        cross_fits = serve or self.calibration == JOINT
-        if cross_fits:
+        if serve:
             report_fits("outcome", 0, folds)
         estimator = fit_model(self._base_estimator(), data.X, data.y, data.weights, "estimator")
-        if cross_fits:
+        if serve:
             return estimator, out_of_fold(self._score_fold, data, folds, self.n_jobs, "outcome")
         return estimator, self._scores(estimator, data.X, data.classes)
 
@@ -368,8 +369,7 @@ class ParityEstimator(FollowsRows, MetaEstimatorMixin, BaseEstimator, ABC):  # t
         (X,) = indexable(X)
         require_table(X)
         validate_data(self, X, reset=False, skip_check_array=True)
-        notion = self.notion_
-        known = None
+        notion, known = self.notion_, None
         if self.aware:
             if sensitive_features is None:
                 raise ValueError("This model is aware: pass the group of each row as sensitive_features.")

@@ -189,6 +189,13 @@ def _require_joint_cells(notion: Notion, attributes: Sequence[Groups], data: Lab
             )
 
 
+def needs_labelled(notion: Notion, known: Sequence[Groups] | None, aware: bool = False) -> bool:
+    """Whether a model of the group is measured on labelled rows: the others have not all of the groups."""
+    if aware or len(notion.names) > 1:
+        return False  # nothing is measured
+    return known is None or notion.joint or len(np.unique(known[0].codes)) < len(notion.groups[0])
+
+
 def diagnose(
     notion: Notion,
     labelled: Said,
@@ -201,11 +208,12 @@ def diagnose(
     """How far the model of the group is from calibrated, for a policy with the shares of the rows.
 
     The labelled rows, with the codes of their groups and their weights, serve where the groups of the others
-    are not known; their scores only choose bins, so fitted ones will do.
+    are not known. Their scores are by models that have not seen them: fitted ones tell outcomes apart, and
+    with these groups, that a policy will not see.
     """
     labels = notion.model_labels(0)
     measured = labelled
-    if known is not None and not notion.joint and len(np.unique(known[0].codes)) == len(labels):
+    if known is not None and not needs_labelled(notion, known):
         measured, codes, weights = said, known[0].codes, rows.weights
     modelled = said.modelled[0]
     shares = modelled.mean(axis=0) if rows.weights is None else rows.weights @ modelled
