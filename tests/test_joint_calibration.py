@@ -196,6 +196,17 @@ def test_zeros_ones_and_constants_are_taken():
     assert calibrator(rows.inputs)[0, 1] == pytest.approx(codes[::2].mean(), abs=0.03)
 
 
+def test_rounding_of_a_constant_score_is_no_signal():
+    rng = np.random.default_rng(0)
+    v = rng.normal(size=4_000)
+    codes = (rng.random(4_000) < expit(v)).astype(int)
+    scores = 100.0 + np.spacing(100.0) * rng.integers(-1, 2, 4_000)
+    inputs = joint_inputs(scores, [table(expit(v))])
+    calibrator, _ = JointRows.of(inputs, two_parts(4_000)).cross_fit(codes, np.full((4_000, 2), 0.5))
+    moved = np.column_stack([np.nextafter(inputs[:, 0], 0), inputs[:, 1]])
+    np.testing.assert_array_equal(calibrator(moved), calibrator(inputs))
+
+
 def test_a_map_survives_pickling_holds_arrays_only_and_refuses_other_inputs():
     calibrator, inputs = fitted_map(3)
     values = {field.name: getattr(calibrator, field.name) for field in fields(calibrator)}

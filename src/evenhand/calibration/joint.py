@@ -111,6 +111,8 @@ class JointRows:
         ordered, mass = inputs[order], weights[order]
         low, high = inputs.min(axis=0), inputs.max(axis=0)
         centre, scale = _centre_and_scale(np.ascontiguousarray(ordered.T), mass)
+        flat = high - low <= 1e-11 * np.abs(centre)  # rounding, which would be scaled up to a signal
+        low, high = np.where(flat, centre, low), np.where(flat, centre, high)
         powers = _choose_powers(inputs.shape[1])
         design = np.ones((1 + len(powers), n_rows))
         for place, term in enumerate(_terms(_standardise(ordered, low, high, centre, scale), powers)):
