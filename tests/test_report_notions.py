@@ -187,23 +187,34 @@ def test_a_post_processor_with_strata_has_a_report_whose_gaps_are_those_of_the_m
 
 def test_a_frontier_of_a_post_processor_with_strata_takes_the_cells_of_its_test_rows(stratified):
     step, new, given, cells = stratified
-    frame = pd.DataFrame(cells, columns=NAMES)[NAMES[::-1]]  # told by name
-    rows = {"scores": given[0], "group_proba": given[1], "y": new.target, "sensitive_features": frame}
-    path = eh.frontier(step, *given, strata=["n", "n", "s", "s"], epsilons=[0.05], test=rows)
+    proba = pd.DataFrame(given[1], columns=NAMES)
+    # told by name: by place the groups of one stratum would be compared with those of the other
+    frame = pd.DataFrame(cells, columns=NAMES)[["a0", "a1", "b0", "b1"]]
+    rows = {"scores": given[0], "group_proba": proba, "y": new.target, "sensitive_features": frame}
+    path = eh.frontier(step, given[0], proba, strata=["n", "n", "s", "s"], epsilons=[0.05], test=rows)
     pmf = path.models[0].predict_pmf(*given)
     expected = unfairness(pmf, new.sensitive_features, given=new.factor, atoms=path.models[0].atoms_)
     assert path.max_ks[0] == pytest.approx(max(expected.values()))
 
 
-@pytest.mark.parametrize("wrong", ["labels", "one column less", "shares", "too few rows"])
+@pytest.mark.parametrize("wrong", ["labels", "one column less", "other names", "shares", "too few rows"])
 def test_what_does_not_say_the_cells_of_rows_is_refused_with_what_would(stratified, wrong):
     step, new, given, cells = stratified
     bad = {
         "labels": new.sensitive_features,
         "one column less": cells[:, :3],
+        "other names": pd.DataFrame(cells, columns=["a0", "b0", "a1", "B1"]),
         "shares": given[1],
         "too few rows": cells[1:],
     }[wrong]
     message = "has 1499 rows" if wrong == "too few rows" else r"zeros and ones.*\(a0, b0, a1, b1\)"
     with pytest.raises(ValueError, match=message):
         gather(step, given, new.target, sensitive_features=bad)
+
+
+def test_a_row_in_two_groups_of_a_stratum_is_refused_by_its_number(stratified):
+    step, new, given, cells = stratified
+    twice = cells.copy()
+    twice[7, :2] = 1
+    with pytest.raises(ValueError, match=r"1 rows in several groups of stratum 'north'.* row 7"):
+        gather(step, given, new.target, sensitive_features=twice)

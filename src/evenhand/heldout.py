@@ -188,14 +188,25 @@ def _known_cells(cells: Any, n_rows: int, groups: Labels) -> FloatArray:
     """Which groups of which strata rows are in, as the user of a post-processor says: only they can know."""
     names = [label[1] for label in groups]  # type: ignore[index]
     columns = label_columns(cells, n_rows, "sensitive_features")
-    if set(columns) == set(names):
+    told = set(columns) == set(names)
+    if told:
         columns = {name: columns[name] for name in names}
+    # names of the user's that are not those of the groups: to go by place would be a guess
+    strange = not told and all(isinstance(name, str) for name in (*columns, *names))
     table = np.array(list(columns.values())).T
-    if table.shape[1] != len(names) or not np.isin(table, (0, 1)).all():
+    if strange or table.shape[1] != len(names) or not np.isin(table, (0, 1)).all():
         raise ValueError(
             "sensitive_features of a ParityPostprocessor with strata says which of its groups each row is "
             f"in: zeros and ones, with a column for each of group_proba ({', '.join(map(str, names))})."
         )
+    strata = [label[0] for label in groups]  # type: ignore[index]
+    for stratum in dict.fromkeys(strata):
+        twice = np.flatnonzero(table[:, [place == stratum for place in strata]].astype(float).sum(axis=1) > 1)
+        if len(twice):
+            raise ValueError(
+                f"sensitive_features has {len(twice)} rows in several groups of stratum {stratum!r}, the "
+                f"first of them row {twice[0]}: a row is in one group of a stratum, or in none."
+            )
     return table.astype(np.float64)
 
 

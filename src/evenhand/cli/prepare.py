@@ -1,5 +1,6 @@
 """From a table and options to an unfitted model, rows to fit it on, and rows to measure it on."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,14 +34,22 @@ def model_settings(
             one_of(value, names, option)
     if notion.get("pos_label") and notion.get("criterion") != "equal_opportunity":
         raise UsageError("--pos-label is for --criterion equal_opportunity.")
-    temperature: str | float = beta
-    if beta not in ("auto", "paper", "cv"):
-        temperature = read_share(beta, "--beta")
-        if temperature == 0.0:
-            raise UsageError("--beta must be positive.")
     settings = {"parity": parity, "calibration": calibration, "random_state": seed, "n_jobs": jobs, **notion}
     given = {name: value for name, value in settings.items() if value is not None and value != []}
-    return {"beta": temperature, **given}
+    return {"beta": _read_beta(beta), **given}
+
+
+def _read_beta(text: str) -> str | float:
+    """A rule by its name, or a positive number; it is no share, so percentages mean nothing."""
+    if text in ("auto", "paper", "cv"):
+        return text
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.0 < value < math.inf:
+        raise UsageError(f"--beta must be auto, paper, cv or a positive number: got {text!r}.")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
