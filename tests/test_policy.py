@@ -161,6 +161,19 @@ def test_the_automatic_beta_grows_with_few_rows_and_is_never_below_the_paper_s()
     assert automatic_beta(10**8) == paper_beta(10**8) > 10_000.0
 
 
+def test_a_truth_value_is_no_beta():
+    with pytest.raises(ValueError, match=r"beta must be .*got True"):
+        ParityPostprocessor(beta=True).fit([0.1, 0.2, 0.3], np.full((3, 2), 0.5))
+
+
+def test_between_classes_the_automatic_beta_is_the_paper_s():
+    chances = np.random.default_rng(0).dirichlet([1.0, 1.0], 400)
+    step = ParityPostprocessor(cost=1.0 - np.eye(2), parity="pmf").fit(chances, np.full((400, 2), 0.5))
+    assert step.beta_ == paper_beta(400)
+    step.set_params(beta="cv").fit(chances, np.full((400, 2), 0.5))
+    assert step.selection_.columns["beta"].max() == automatic_beta(400)  # what is tried is the same for all
+
+
 def test_the_automatic_beta_adds_next_to_nothing_to_the_risk():
     scores = np.random.default_rng(0).uniform(0.2, 0.8, 2000)
     proba = np.full((2000, 2), 0.5)

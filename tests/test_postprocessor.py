@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 
+from evenhand.datasets import make_population
 from evenhand.exceptions import ClippingWarning, ConvergenceWarning
 from evenhand.postprocessor import ParityPostprocessor
 
@@ -334,3 +336,12 @@ def test_a_callback_sees_every_step_and_may_stop():
     with pytest.warns(ConvergenceWarning, match="asked to stop"):
         model = ParityPostprocessor(epsilon=0.01).fit(SCORES, PROBA, callback=lambda progress: True)
     assert model.result_.n_iter == 1
+
+
+@pytest.mark.parametrize(("parity", "epsilon"), [("pmf", 0.0), ("tv", 1e-6)])
+def test_a_halt_by_rounding_at_the_solution_is_no_cause_for_alarm(parity, epsilon):
+    data = make_population(20, n_groups=8, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = ParityPostprocessor(parity=parity, epsilon=epsilon).fit(data.scores, data.group_proba)
+    assert model.certificate_.violation.max() <= epsilon + 1e-5

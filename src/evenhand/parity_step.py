@@ -12,10 +12,11 @@ from evenhand.costs import Cost, CostMatrix, Squared, clip_within_reach
 from evenhand.exceptions import ConvergenceWarning
 from evenhand.policy import SoftmaxPolicy
 from evenhand.problem import DualProblem
-from evenhand.solvers import Auto, Callback, Solver, SolverResult, run
+from evenhand.solvers import Auto, Callback, Solver, SolverResult, Status, run
 from evenhand.support import Support, automatic_beta, check_beta, make_class_support, make_support, paper_beta
 
 FAR_FROM_PARITY = 0.01  # violation beyond epsilon at which a spent budget is worth a warning
+NEAR_ENOUGH = 1e-5  # the same, at which a solver that rounding brought to a halt is worth none
 RISKS = ("risk", "entropic_risk", "lower_bound", "smoothed_gap", "smoothing_cost", "risk_bound")
 
 
@@ -67,7 +68,8 @@ def solve(
     """What the solver comes to, with a warning where that is far from parity."""
     result = run(solver, problem, start=start, callback=callback)
     excess = float((problem.parity.norm.value(result.violation) - problem.slack).max())
-    if not result.status.success or excess > FAR_FROM_PARITY:
+    halted = result.status is Status.STALLED and excess <= NEAR_ENOUGH
+    if not (result.status.success or halted) or excess > FAR_FROM_PARITY:
         message = f"Solver {result.solver!r} stopped after {result.n_iter} iterations. {result.message}"
         if result.status.success:
             message += f" The violation is {excess:.2g} above epsilon: raise max_iter."

@@ -26,7 +26,7 @@ from evenhand.problem import DualProblem
 from evenhand.selection import Selection, is_cv, select
 from evenhand.solvers import Callback, SolverResult, make_solver
 from evenhand.streams import PartialFit
-from evenhand.support import Support, uniform_support, warn_of_clipping
+from evenhand.support import Support, automatic_beta, uniform_support, warn_of_clipping
 
 
 class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
@@ -66,7 +66,7 @@ class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
         were fitted on. "paper" is `sqrt(n) log2(sqrt(n))`, as in the paper's experiments, and what "auto" is
         with its stochastic solvers, which need a smooth problem, and with a cost matrix, where only rows near
         a tie are drawn. Otherwise "auto" is `min(8 n, 10 000)`, or the paper's where that is more, and 20 000
-        with `solver="lp"`. "cv" chooses a multiple of "auto", from 1/64 to 1, on held-out rows
+        with `solver="lp"`. "cv" chooses a multiple of `min(8 n, 10 000)`, from 1/64 to 1, on held-out rows
         (`evenhand.selection.Selection` has the rule): it costs about thirty fits.
     cost : str, cost of `evenhand.costs`, callable or array of shape (n_classes, n_atoms), default="squared"
         What an atom costs a row: "squared", "absolute", "pinball" (`costs.Pinball(alpha)`), "huber"
@@ -217,7 +217,7 @@ class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
             self.solver, tol=self.tol, max_iter=self.max_iter, random_state=self.random_state
         )
         n_rows = len(rows.scores)
-        beta = choose_beta("auto" if is_cv(self.beta) else self.beta, solver, cost, n_rows)
+        beta = automatic_beta(n_rows) if is_cv(self.beta) else choose_beta(self.beta, solver, cost, n_rows)
         key = key_from(self.random_state)
         selected: dict[str, Selection] = {}
         if is_cv(self.beta) or is_cv(self.atoms):

@@ -219,7 +219,7 @@ def check_beta(beta: Any, automatic: float, n_rows: int) -> float:
     """A positive finite number: `automatic` for "auto", that of as many rows for "paper"."""
     if isinstance(beta, str) and beta in ("auto", "paper"):
         return automatic if beta == "auto" else paper_beta(n_rows)
-    checked = None if isinstance(beta, str) else as_floats(beta, "beta")
+    checked = None if isinstance(beta, str | bool) else as_floats(beta, "beta")
     if checked is None or checked.ndim != 0 or not 0 < float(checked) < math.inf:
         raise ValueError(f'beta must be "auto", "paper", "cv" or a positive number: got {beta!r}.')
     return float(checked)

@@ -22,6 +22,8 @@ MOST_DEGREE = 3
 MOST_TERMS = 60  # five inputs at degree 3 have 55; beyond, the degree is lower
 # Pull of the coefficients to zero, in rows: what ridge and logistic regression have by default.
 PENALTY = 1.0
+MOST_COEFFICIENTS = 600  # of one map: Newton's steps take the cube of their number
+LEAST_GAIN = 1.0  # of a map that is kept, on rows that it has not seen, in standard errors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,8 +128,9 @@ class JointRows:
     def cross_fit(self, target: AnyArray, said: FloatArray) -> tuple[JointCalibrator | None, FloatArray]:
         """A map from the inputs to `target`, and its values on the rows by maps that have not seen them.
 
-        Where these values have no smaller loss than what the model said, there is no map, and what was said
-        stays as it is. The loss is the squared error for scores, the log loss for probabilities.
+        Where these values do not have a smaller loss than what the model said, by more than a standard error,
+        there is no map, and what was said stays as it is; nor is there one of very many groups. The loss is
+        the squared error for scores, the log loss for probabilities.
 
         Parameters
         ----------
@@ -137,13 +140,16 @@ class JointRows:
             Scores, or probabilities, of the model that the map is to mend.
         """
         first, second = slice(0, self.middle), slice(self.middle, None)
-        if not all(self._has_all(target, said, half) for half in (first, second)):
+        n_outputs = 1 if said.ndim == 1 else said.shape[1] - 1
+        too_many = n_outputs * len(self.design) > MOST_COEFFICIENTS
+        if too_many or not all(self._has_all(target, said, half) for half in (first, second)):
             return None, said
         mended, found = np.empty_like(said), []
         for seen, unseen in ((first, second), (second, first)):
             found.append(self._fit(target, said, seen))
             mended[self.order[unseen]] = self._mend(found[-1], said, unseen)
-        if not self._loss(target, mended) < self._loss(target, said):
+        gain = self.weights * (_losses(target, said) - _losses(target, mended))
+        if not gain.mean() > LEAST_GAIN * gain.std() / np.sqrt(len(gain)):
             return None, said
         whole = self._fit(target, said, slice(None), 0.5 * (found[0] + found[1]))
         return self._calibrator(whole, said), mended
@@ -186,18 +192,19 @@ class JointRows:
             link, self.low, self.high, self.centre, self.scale, self.powers, slopes, offsets
         )
 
-    def _loss(self, target: AnyArray, said: FloatArray) -> float:
-        if said.ndim == 1:
-            return float(self.weights @ (target - said) ** 2)
-        return -float(self.weights @ log(said[np.arange(len(said)), target]))
+
+def _losses(target: AnyArray, said: FloatArray) -> FloatArray:
+    """Loss of each row."""
+    if said.ndim == 1:
+        return (target - said) ** 2
+    return -log(said[np.arange(len(said)), target])
 
 
 def _deal(n_rows: int, parts: Iterable[IntArray]) -> tuple[IntArray, IntArray]:
     """The rows in two halves with half of each part, at random and always the same."""
     rng = np.random.default_rng(0)
     second = np.zeros(n_rows, bool)
-    for rows in parts:
-        second[rng.permutation(rows)[::2]] = True
+    second[np.concatenate([rng.permutation(rows) for rows in parts])[::2]] = True
     return np.flatnonzero(~second), np.flatnonzero(second)
 
 
