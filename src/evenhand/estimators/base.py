@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from itertools import compress
 from typing import Any, ClassVar, Self
 
@@ -238,7 +239,8 @@ class ParityEstimator(FollowsRows, MetaEstimatorMixin, BaseEstimator, ABC):  # t
             report_fits("outcome", 0, folds)
         estimator = fit_model(self._base_estimator(), data.X, data.y, data.weights, "estimator")
         if serve:
-            return estimator, out_of_fold(self._score_fold, data, folds, self.n_jobs, "outcome")
+            score = partial(self._score_fold, estimator)
+            return estimator, out_of_fold(score, data, folds, self.n_jobs, "outcome")
         return estimator, self._scores(estimator, data.X, data.classes)
 
     def _outcome_to_mend(self, data: Labelled) -> AnyArray | None:
@@ -270,9 +272,9 @@ class ParityEstimator(FollowsRows, MetaEstimatorMixin, BaseEstimator, ABC):  # t
         require_proba(self.sensitive_estimator)
         return self.sensitive_estimator
 
-    def _score_fold(self, data: Labelled, X: Any) -> FloatArray:
-        """Scores of X by a model fitted on `data`."""
-        estimator = fit_model(self._base_estimator(), data.X, data.y, data.weights, "estimator")
+    def _score_fold(self, near: Any, data: Labelled, X: Any) -> FloatArray:
+        """Scores of X by a model fitted on `data`; `near` is one that was fitted on all labelled rows."""
+        estimator = fit_model(self._base_estimator(), data.X, data.y, data.weights, "estimator", near)
         return self._scores(estimator, X, data.classes)
 
     def _labelled(

@@ -71,7 +71,7 @@ def fit_group_model(
     """
     report_fits("group", 0, folds)
     fitted = fit_model(classifier, data.X, data.codes, data.weights, "sensitive_estimator")
-    held_out = out_of_fold(partial(_score_groups, classifier), data, folds, n_jobs, "group")
+    held_out = out_of_fold(partial(_score_groups, classifier, fitted), data, folds, n_jobs, "group")
     held_out, _ = check_group_proba(held_out, len(data.codes))
     if calibration in (None, JOINT):
         return GroupModel(fitted, None, data.groups), held_out
@@ -88,8 +88,8 @@ def fit_group_model(
     return model, proba
 
 
-def _score_groups(classifier: BaseEstimator, data: Labelled, X: Any) -> FloatArray:
-    fitted = fit_model(classifier, data.X, data.codes, data.weights, "sensitive_estimator")
+def _score_groups(classifier: BaseEstimator, near: Any, data: Labelled, X: Any) -> FloatArray:
+    fitted = fit_model(classifier, data.X, data.codes, data.weights, "sensitive_estimator", near)
     return group_probabilities(fitted, X, data.groups)
 
 

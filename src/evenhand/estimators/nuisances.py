@@ -29,6 +29,7 @@ from evenhand.estimators.groups import PAIR, Groups
 Fold = tuple[IntArray, IntArray]  # rows to fit on, rows to score
 
 DEFAULT_FOLDS = 5
+DESCENTS = ("lbfgs", "newton-cg", "newton-cholesky")  # of logistic regression: solvers that only go downhill
 
 
 def default_regressor() -> BaseEstimator:
@@ -67,9 +68,16 @@ class Labelled:
         return replace(self, X=X, y=self.y[rows], codes=self.codes[rows], weights=weights)
 
 
-def fit_model(model: BaseEstimator, X: Any, y: AnyArray, weights: FloatArray | None, name: str) -> Any:
-    """A fitted clone of `model`; weights go to it, or to the last step of a pipeline."""
+def fit_model(
+    model: BaseEstimator, X: Any, y: AnyArray, weights: FloatArray | None, name: str, near: Any = None
+) -> Any:
+    """A fitted clone of `model`; weights go to it, or to the last step of a pipeline.
+
+    `near` is a fit of the same model on more of the rows, for a shorter way to the same answer.
+    """
     model = clone(model)
+    if near is not None:
+        _start_near(_last_step(model), _last_step(near), y)
     if weights is None or isinstance(model, FrozenEstimator):
         return model.fit(X, y)
     if has_fit_parameter(model, "sample_weight"):
@@ -80,6 +88,23 @@ def fit_model(model: BaseEstimator, X: Any, y: AnyArray, weights: FloatArray | N
         f"sample_weight was given, but {name}={type(model).__name__} takes none in its fit: "
         "leave sample_weight out, or choose a model that takes it."
     )
+
+
+def _start_near(model: Any, near: Any, y: AnyArray) -> None:
+    """Have a logistic regression begin where another ended, if both are on their way to one best answer.
+
+    What it comes to is the same within its tolerance: the loss is convex, the steps go downhill, and the
+    other was not cut short. No other model is started so: its answer could tell where it began.
+    """
+    if type(model) is not LogisticRegression or model.solver not in DESCENTS:
+        return
+    if max(near.n_iter_) < near.max_iter and np.array_equal(np.unique(y), near.classes_):
+        model.set_params(warm_start=True)
+        model.coef_, model.intercept_ = near.coef_.copy(), near.intercept_.copy()
+
+
+def _last_step(model: Any) -> Any:
+    return model.steps[-1][1] if isinstance(model, Pipeline) else model
 
 
 def require_proba(classifier: BaseEstimator, name: str = "sensitive_estimator") -> None:
@@ -148,8 +173,7 @@ def _in_columns(proba: FloatArray, places: list[int], n_columns: int) -> FloatAr
 
 def came_fitted(model: Any) -> bool:
     """Whether a model is frozen, or a pipeline that ends in one that is."""
-    last = model.steps[-1][1] if isinstance(model, Pipeline) else model
-    return isinstance(last, FrozenEstimator)
+    return isinstance(_last_step(model), FrozenEstimator)
 
 
 def fold_seed(random_state: RandomState) -> int:
