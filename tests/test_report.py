@@ -143,7 +143,8 @@ def test_a_frontier_of_the_user_s_own_is_shown_as_it_is(model, rows):
     facts = gathered(model, new, frontier=path)
     assert [stage.epsilon for stage in facts.tolerances] == [0.02, 0.05, 0.2]
     assert [stage.largest_gap for stage in facts.tolerances] == pytest.approx(path.max_ks)
-    assert [stage.risk for stage in facts.tolerances] == pytest.approx(path.risk)
+    # the model's own tolerance is told by the model, which was solved to `tol` once more than the path
+    assert [stage.risk for stage in facts.tolerances] == pytest.approx(path.risk, rel=1e-5)
 
 
 def test_a_frontier_with_other_atoms_is_refused(rows):
