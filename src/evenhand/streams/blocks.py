@@ -349,11 +349,7 @@ def _first_atoms(settings: Settings) -> Any:
 
 
 def _temperature(settings: Settings, n_rows: float, now: float) -> float:
-    """beta: the user's, or the paper's for the rows that count, never falling; "auto" is that up to a limit.
-
-    Every solve of a stream is of one block, and starts where the last one ended: a problem as sharp as that
-    of `fit` would have it end elsewhere from block to block.
-    """
+    """beta: the user's, or the paper's for the rows that count, never falling; "auto" is that up to a limit."""
     automatic = min(paper_beta(int(n_rows)), MAX_AUTO_BETA)
     beta = check_beta(settings.beta, automatic, int(n_rows))
     return max(now, beta) if isinstance(settings.beta, str) else now or beta
