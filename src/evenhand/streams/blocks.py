@@ -349,7 +349,7 @@ def _first_atoms(settings: Settings) -> Any:
 
 
 def _temperature(settings: Settings, n_rows: float, now: float) -> float:
-    """beta: the user's, or the paper's for the rows that count, never falling; "auto" is that up to a limit."""
+    """The user's beta, or the paper's for the rows that count, never falling; "auto" has a limit."""
     automatic = min(paper_beta(int(n_rows)), MAX_AUTO_BETA)
     beta = check_beta(settings.beta, automatic, int(n_rows))
     return max(now, beta) if isinstance(settings.beta, str) else now or beta
