@@ -25,9 +25,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import Bunch
 
 from evenhand import datasets
-from evenhand.parity import make_parity
-from evenhand.problem import DualProblem
-from evenhand.support import automatic_bounds, automatic_n_atoms, uniform_support
+from evenhand.dual.grid import automatic_bounds, automatic_n_atoms, uniform_support
+from evenhand.dual.parity import make_parity
+from evenhand.dual.problem import DualProblem
 
 LOADERS: dict[str, Callable[[], Bunch]] = {
     "law school": datasets.load_law_school,
@@ -109,7 +109,7 @@ def numpy_policy(features: np.ndarray, loadings: np.ndarray, offset: np.ndarray)
 
 
 def numpy_evaluate(problem: DualProblem, multipliers: np.ndarray) -> tuple[float, np.ndarray]:
-    """Value of the dual and gradient of its smooth part, in plain NumPy: `evenhand.objective.evaluate`."""
+    """Value of the dual and gradient of its smooth part, in plain NumPy: `dual.objective.evaluate`."""
     beta, n_kept = problem.temperature, problem.n_kept
     tilt = problem.parity.operator.adjoint(multipliers) @ problem.mixing.T
     loadings = beta * np.concatenate([tilt, problem.cost.loadings], axis=1).T

@@ -7,7 +7,7 @@ certificate's lower bound, which no smoothing touches. The automatic beta is wha
 
 import evenhand as eh
 from benchmarks._support import population_rows, show_table, smallest_times, verdict
-from evenhand.support import MAX_AUTO_ATOMS
+from evenhand.dual.grid import MAX_AUTO_ATOMS
 
 N_ROWS, ATOMS = 100_000, (26, 51, 101, 201, 401, 801)
 HIGH_BETA, MOST_GAIN = 20_000.0, 1e-3

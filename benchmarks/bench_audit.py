@@ -1,4 +1,4 @@
-"""`evenhand.audit` on a million rows: its memory, and its time against fairlearn's MetricFrame.
+"""`evenhand.evaluation.audit` on a million rows: its memory, and its time against fairlearn's MetricFrame.
 
 The distribution of each row over 201 atoms is stored in float32 (804 MB). MetricFrame takes one value per
 row, so it gets the scores; both resample the same number of times, on fewer rows and with fewer draws

@@ -15,7 +15,7 @@ import pyarrow.parquet
 from benchmarks._support import peak_growth, show_table, smallest_times, verdict
 from evenhand.cli import main as command
 from evenhand.cli.commands.demo import make_people
-from evenhand.cli.writing import write_frame
+from evenhand.tables.writing import write_frame
 
 SMALL, LARGE = 100_000, 1_000_000
 MOST_GROWTH = 1.5  # of the memory, for ten times the rows

@@ -13,8 +13,8 @@ import numpy as np
 
 import evenhand as eh
 from benchmarks._support import make_problem, paper_rows, show_table, smallest_times, verdict
-from evenhand.objective import evaluate
-from evenhand.projected import smoothness
+from evenhand.dual.objective import evaluate
+from evenhand.dual.projected import smoothness
 
 N_STEPS, N_TIMED, ROUNDS = 30_000, 3_000, 5
 EPSILON, LEAST_RATIO = 2.0**-8, 100.0

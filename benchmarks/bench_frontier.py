@@ -13,7 +13,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 
 import evenhand as eh
 from benchmarks._support import show_table, smallest_times, verdict
-from evenhand.frontier import frontier
+from evenhand.evaluation.frontier import frontier
 
 LEAST_RATIO = 5.0  # of whole fits: below it a path would not be worth its name
 

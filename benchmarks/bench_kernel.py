@@ -16,9 +16,9 @@ import numpy as np
 
 from evenhand._kernels import reference, softmax
 from evenhand._kernels.chunks import get_num_threads, set_num_threads
-from evenhand.objective import evaluate, policy_loadings
-from evenhand.parity import make_parity
-from evenhand.problem import DualProblem
+from evenhand.dual.objective import evaluate, policy_loadings
+from evenhand.dual.parity import make_parity
+from evenhand.dual.problem import DualProblem
 
 N_ROWS, N_ATOMS, ROUNDS = 200_000, 201, 40
 Runs = dict[str, Callable[[], object]]

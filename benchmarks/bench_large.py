@@ -10,8 +10,8 @@ import numpy as np
 
 import evenhand as eh
 from benchmarks import _support as support
-from evenhand.objective import evaluate
-from evenhand.problem import DualProblem
+from evenhand.dual.objective import evaluate
+from evenhand.dual.problem import DualProblem
 
 N_ROWS, N_ATOMS, TOL, MOST_MEGABYTES = 1_000_000, 201, 1e-4, 300.0
 NOTIONS = {"pmf": 2.0**-8, "cdf": 0.05}

@@ -12,12 +12,12 @@ import numpy as np
 from scipy.optimize import minimize
 
 from benchmarks import _support as support
-from evenhand.objective import evaluate, optimality_error, penalty
-from evenhand.parity import SupNorm
-from evenhand.problem import DualProblem
-from evenhand.projected import merge, projected_gradient, smoothness
+from evenhand.dual.grid import paper_beta
+from evenhand.dual.objective import evaluate, optimality_error, penalty
+from evenhand.dual.parity import SupNorm
+from evenhand.dual.problem import DualProblem
+from evenhand.dual.projected import merge, projected_gradient, smoothness
 from evenhand.solvers import Batch, Lbfgs, Solver, run
-from evenhand.support import paper_beta
 
 TOL, MOST_PASSES = 1e-6, 2_000
 ROUNDS, LARGE = 5, 10_000  # from this many rows on, once is enough

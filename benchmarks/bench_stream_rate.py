@@ -1,6 +1,6 @@
 """A stream against the rows it has seen: the slope of its violation, and a shift of the population.
 
-The violations are those of the population, by quadrature (`evenhand.experiments.streams`). At epsilon = 0
+The violations are those of the population, by quadrature (`reproduction.streams`). At epsilon = 0
 theory says a slope of -1/2 on logarithmic scales. For the shift, violations are over epsilon.
 """
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks._support import show_table, verdict
-from evenhand.experiments.streams import DriftConfig, RateConfig, drift, rate, rate_slopes
+from reproduction.streams import DriftConfig, RateConfig, drift, rate, rate_slopes
 
 SLOPES = (-0.6, -0.4)
 MOST_AFTER = 1.5  # of epsilon, two half-lives after the shift

@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from evenhand import ParityClassifier, ParityPostprocessor, ParityRegressor
 from evenhand.datasets import make_population
-from evenhand.parity import make_parity
+from evenhand.dual.parity import make_parity
 from tests.problems import plain_distance
 
 ZERO_ONE = 1.0 - np.eye(3)

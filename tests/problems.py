@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from evenhand.parity import make_parity
-from evenhand.problem import DualProblem
+from evenhand.dual.parity import make_parity
+from evenhand.dual.problem import DualProblem
 
 SUP_NOTIONS = ("pmf", "cdf", "mean")  # those of the paper's projected form
 L1_NOTIONS = {"tv": 0.5, "w1": 1.0}  # with the factor of their sum

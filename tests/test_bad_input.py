@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from evenhand._optional import import_optional
+from evenhand._utils.optional import import_optional
+from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.exceptions import ClippingWarning, PriorWarning
-from evenhand.postprocessor import ParityPostprocessor
 
 N = 60
 RNG = np.random.default_rng(0)

@@ -11,10 +11,10 @@ from sklearn.preprocessing import StandardScaler
 
 from evenhand import ParityPostprocessor, get_num_threads, set_num_threads
 from evenhand.datasets import load_adult, load_communities, load_law_school, make_population, paper_split
+from evenhand.dual.objective import evaluate, optimality_error
+from evenhand.dual.parity import SupNorm, make_parity
+from evenhand.dual.problem import DualProblem
 from evenhand.exceptions import ConvergenceWarning
-from evenhand.objective import evaluate, optimality_error
-from evenhand.parity import SupNorm, make_parity
-from evenhand.problem import DualProblem
 from evenhand.solvers import Auto, Batch, Lbfgs, Status, make_solver, run, solve_lp
 from evenhand.solvers.batch import binding_groups
 from evenhand.solvers.quadratic import AbsoluteModel, HeightModel, solve_model

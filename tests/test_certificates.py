@@ -8,8 +8,8 @@ import pytest
 from scipy.optimize import minimize
 
 from evenhand.certificates import certify
-from evenhand.objective import evaluate
-from evenhand.projected import merge, projected_gradient, projected_objective
+from evenhand.dual.objective import evaluate
+from evenhand.dual.projected import merge, projected_gradient, projected_objective
 from evenhand.solvers.lp import solve_lp
 from evenhand.solvers.result import SolverResult, Status
 from tests.problems import (

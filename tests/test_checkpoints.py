@@ -11,11 +11,12 @@ import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.tree import DecisionTreeRegressor
 
-from evenhand import ParityPostprocessor, ParityRegressor, _atomic, load, save
+from evenhand import ParityPostprocessor, ParityRegressor, load, save
+from evenhand._utils import atomic
 from evenhand.datasets import make_population
 from evenhand.exceptions import InterruptWarning
-from evenhand.io import ModelFileError
-from evenhand.outofcore import TableProgress, checkpoints, stream_table
+from evenhand.modelfile import ModelFileError
+from evenhand.tables.outofcore import TableProgress, checkpoints, stream_table
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")  # forks, Python 3.12
 
@@ -228,7 +229,7 @@ def dying_at(name, call, *, after=False):
     """A crash at the `call`-th use of a function of `os` while saving."""
 
     def install():
-        original, calls = getattr(_atomic.os, name), iter(range(call + 1))
+        original, calls = getattr(atomic.os, name), iter(range(call + 1))
 
         def deadly(*args):
             last = next(calls, None) == call - 1
@@ -239,7 +240,7 @@ def dying_at(name, call, *, after=False):
                 die()
             return result
 
-        setattr(_atomic.os, name, deadly)
+        setattr(atomic.os, name, deadly)
 
     return install
 

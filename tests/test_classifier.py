@@ -15,8 +15,8 @@ from sklearn.svm import LinearSVC
 import evenhand as eh
 from evenhand import ParityClassifier, ParityRegressor
 from evenhand.datasets import make_class_population
+from evenhand.dual.imbalance import stratum_sums
 from evenhand.exceptions import IndependenceWarning
-from evenhand.imbalance import stratum_sums
 
 DATA = make_class_population(1500, n_groups=2, n_classes=3, random_state=0)
 X, Y, S = DATA.data, DATA.target, DATA.sensitive_features

@@ -1,6 +1,5 @@
 """The command line, from a table to a model, scored rows and a page."""
 
-import contextlib
 import csv
 import gzip
 import io
@@ -16,14 +15,15 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import evenhand as eh
-from evenhand._progress import listening
-from evenhand.cli import main, tables, terminal
+from evenhand._utils.progress import listening
+from evenhand.cli import main, terminal
 from evenhand.cli.commands import bench as bench_command
-from evenhand.cli.writing import write_frame
+from evenhand.tables import files as tables
+from evenhand.tables.writing import write_frame
 from tests.cli_support import files_of, make_table
 
 FIT = ("--target", "outcome", "--sensitive", "group", "--id", "id")
-COMMANDS = ("demo", "fit", "predict", "audit", "frontier", "report", "info", "reproduce", "bench")
+COMMANDS = ("demo", "fit", "predict", "audit", "frontier", "report", "info", "bench")
 
 
 @pytest.fixture(scope="module")
@@ -230,40 +230,6 @@ def test_a_model_made_in_python_serves_too(run, folder, tmp_path):
     write_frame(rows.append_column("code", pa.array(group)), str(tmp_path / "coded.csv"))
     outcome = run("audit", tmp_path / "coded.csv", "-m", tmp_path / "m.evenhand", "-s", "code", "--json")
     assert outcome.facts["groups"] == ["0", "1"]
-
-
-def test_reproduce_computes_what_is_asked_for_and_says_where_the_page_is(run, tmp_path):
-    asked = ("reproduce", "--out", tmp_path, "--quick", "--only", "synthetic", "-j", 1)
-    told = run(*asked)
-    assert told.code == 0
-    page = tmp_path / "reproduction.md"
-    assert told.out.strip() == str(page)
-    assert (tmp_path / "results" / "reproduction-synthetic.csv").exists()
-    assert "![" in page.read_text()
-    cells = {path: path.stat().st_mtime_ns for path in (tmp_path / ".cells").iterdir()}
-    assert run(*asked, "--json").facts == {
-        "command": "reproduce",
-        "out": str(tmp_path),
-        "page": str(page),
-        "studies": ["synthetic"],
-    }
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / ".cells").iterdir()} == cells
-
-
-def test_reproduce_hands_its_options_on_and_tells_how_far_it_is(monkeypatch):
-    called, heard = {}, []
-
-    def reproduce(out, *, progress, **options):
-        progress(3, 12, "a cell")
-        called.update(out=out, **options)
-        return "page"
-
-    monkeypatch.setattr("evenhand.experiments.reproduce", reproduce)
-    with listening(lambda *told: heard.append(told)):
-        monkeypatch.setattr(terminal.Terminal, "working", lambda *_: contextlib.nullcontext())
-        assert main(["reproduce", "--out", "paper", "--only", "timing", "--jobs", "2"]) == 0
-    assert called == {"out": "paper", "quick": False, "only": ["timing"], "n_jobs": 2}
-    assert heard == [("cells", 3, 12)]
 
 
 def test_bench_compares_the_same_work(run):

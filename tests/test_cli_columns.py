@@ -7,11 +7,12 @@ import pyarrow as pa
 import pytest
 from numpy.testing import assert_array_equal
 
-from evenhand.cli.columns import as_groups, as_ids, find_kind, make_features
-from evenhand.cli.errors import DataError, UsageError
+from evenhand.cli.errors import UsageError
 from evenhand.cli.models import read_epsilon
-from evenhand.cli.tables import Source, read_table
-from evenhand.cli.writing import write_frame
+from evenhand.tables.columns import as_groups, as_ids, find_kind, make_features
+from evenhand.tables.errors import TableError
+from evenhand.tables.files import Source, read_table
+from evenhand.tables.writing import write_frame
 
 DAYS = [dt.date(2020, 1, 1), dt.date(1969, 12, 31), None]
 TYPED = {
@@ -62,7 +63,7 @@ def test_groups_of_several_columns_are_their_combinations_and_never_mixed_up():
     table = pa.table({"sex": ["m", "f", None], "age": [30, 40, 50]})
     assert as_groups(table, ["sex", "age"]).tolist() == ["m / 30", "f / 40", None]
     alike = pa.table({"one": ["a / b", "a"], "two": ["c", "b / c"]})
-    with pytest.raises(DataError, match="same label"):
+    with pytest.raises(TableError, match="same label"):
         as_groups(alike, ["one", "two"])
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from evenhand.cli import main, writing
-from evenhand.cli.writing import write_frame
+from evenhand.cli import main
+from evenhand.tables import writing
+from evenhand.tables.writing import write_frame
 from tests.cli_support import files_of, make_classes, make_table
 
 FIT = ("--target", "outcome", "--sensitive", "group", "--id", "id")

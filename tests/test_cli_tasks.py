@@ -11,10 +11,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import evenhand as eh
 from evenhand.cli import main
-from evenhand.cli.columns import as_classes, as_numbers
 from evenhand.cli.tasks import find_task
-from evenhand.cli.writing import write_frame
 from evenhand.metrics import accuracy, decision_gaps, unfairness
+from evenhand.tables.columns import as_classes, as_numbers
+from evenhand.tables.writing import write_frame
 from tests.cli_support import make_classes, make_table
 
 FIT = ("--target", "hired", "--sensitive", "group", "--id", "id")

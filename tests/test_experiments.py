@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from evenhand.experiments import reproduce, rows
-from evenhand.experiments.analysis import Curves, _beside, _matched, curves
-from evenhand.experiments.comparison import compute_comparison
-from evenhand.experiments.frames import (
+from reproduction import reproduce, rows
+from reproduction.analysis import Curves, _beside, _matched, curves
+from reproduction.comparison import compute_comparison
+from reproduction.frames import (
     read_about,
     read_csv,
     to_columns,
@@ -22,16 +22,16 @@ from evenhand.experiments.frames import (
     write_csv,
     write_frame,
 )
-from evenhand.experiments.page import _outside, frame_path, write_page
-from evenhand.experiments.published import DATASETS, published
-from evenhand.experiments.rows import prepare
-from evenhand.experiments.runner import Cell, made_at, run_cells
-from evenhand.experiments.studies import FULL, QUICK, STUDIES
+from reproduction.page import _outside, frame_path, write_page
+from reproduction.published import DATASETS, published
+from reproduction.rows import prepare
+from reproduction.runner import Cell, made_at, run_cells
+from reproduction.studies import FULL, QUICK, STUDIES
 
 COUNTER = """
     import sys, time
     from pathlib import Path
-    from evenhand.experiments.runner import Cell, run_cells
+    from reproduction.runner import Cell, run_cells
 
     folder = Path(sys.argv[1])
 
@@ -161,7 +161,7 @@ def test_cells_of_a_scale_are_distinct_and_the_quick_ones_are_fewer():
 
 def test_cells_say_at_which_commits_they_were_computed(tmp_path, monkeypatch):
     for commit, n_cells in (("first", 2), ("second", 3)):
-        monkeypatch.setattr("evenhand.experiments.runner.read_commit", lambda commit=commit: commit)
+        monkeypatch.setattr("reproduction.runner.read_commit", lambda commit=commit: commit)
         run_cells(make_cells(n_cells), compute_square, tmp_path)
     assert made_at(make_cells(2), tmp_path) == ["first"]
     assert made_at(make_cells(3), tmp_path) == ["first", "second"]
@@ -169,7 +169,7 @@ def test_cells_say_at_which_commits_they_were_computed(tmp_path, monkeypatch):
 
 def test_a_run_without_the_library_that_draws_stops_before_it_computes(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    monkeypatch.setattr("evenhand.experiments.reproduction.run_cells", never)
+    monkeypatch.setattr("reproduction.reproduction.run_cells", never)
     with pytest.raises(ImportError, match=r"evenhand\[plot\]"):
         reproduce(tmp_path, only="synthetic")
 
@@ -195,7 +195,7 @@ def test_reproduce_writes_frame_figure_and_page_and_computes_nothing_twice(tmp_p
     about = read_about(frame_path(tmp_path, "synthetic"))
     assert {"command", "commit", "computed_at", "date", "machine", "scale", "seeds", "versions"} <= set(about)
     before = frame_path(tmp_path, "synthetic").read_text()
-    monkeypatch.setattr("evenhand.experiments.synthetic.make_paper_synthetic", never)
+    monkeypatch.setattr("reproduction.synthetic.make_paper_synthetic", never)
     reproduce(tmp_path, quick=True, only="synthetic", n_jobs=1)
     assert frame_path(tmp_path, "synthetic").read_text() == before
 

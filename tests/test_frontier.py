@@ -14,15 +14,15 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from evenhand import metrics
 from evenhand.certificates import Certificate
+from evenhand.dual.grid import uniform_support
+from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.estimators import ParityRegressor
+from evenhand.estimators.postprocessor import ParityPostprocessor
+from evenhand.evaluation.frontier import Frontier, frontier
+from evenhand.evaluation.heldout import HeldOutRows
 from evenhand.exceptions import ClippingWarning, ConvergenceWarning, InterruptWarning
-from evenhand.frontier import Frontier, frontier
-from evenhand.heldout import HeldOutRows
 from evenhand.metrics import BLOCK_ENTRIES, Membership
-from evenhand.policy import SoftmaxPolicy
-from evenhand.postprocessor import ParityPostprocessor
 from evenhand.solvers import Batch, Progress, Status
-from evenhand.support import uniform_support
 from tests.frontiers import EPSILONS, FIT, NEW, ROWS, TEST
 
 
@@ -124,7 +124,7 @@ def test_a_table_needs_one_of_the_known_libraries(path):
         path.frame("excel")
     code = (
         "import sys; sys.modules.update(dict.fromkeys(['pandas', 'polars', 'pyarrow']));"
-        "from evenhand._frames import make_frame; make_frame({'a': [1]})"
+        "from evenhand._utils.frames import make_frame; make_frame({'a': [1]})"
     )
     outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "pip install pandas" in outcome.stderr

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression
 
-from evenhand.frontier import frontier
-from evenhand.postprocessor import ParityPostprocessor
+from evenhand.estimators.postprocessor import ParityPostprocessor
+from evenhand.evaluation.frontier import frontier
 from tests.frontiers import EPSILONS, NEW, ROWS, TEST
 
 

@@ -9,7 +9,8 @@ from evenhand import ParityPostprocessor, ParityRegressor
 from evenhand.certificates import certify_held_out, certify_plugin
 from evenhand.certificates.deviations import excess_width, share_interval, shortfall_width, sum_tail
 from evenhand.datasets import make_population
-from evenhand.experiments.coverage import (
+from evenhand.metrics import ks_unfairness
+from reproduction.coverage import (
     QUICK_COVERAGE,
     QUICK_RATE,
     CoverageConfig,
@@ -21,7 +22,6 @@ from evenhand.experiments.coverage import (
     slopes,
     write_csv,
 )
-from evenhand.metrics import ks_unfairness
 
 
 @pytest.fixture(scope="module")

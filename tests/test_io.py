@@ -15,8 +15,8 @@ from sklearn.linear_model import LinearRegression
 
 from evenhand import ParityPostprocessor
 from evenhand.exceptions import ConvergenceWarning
-from evenhand.io import FORMAT_VERSION, ModelFileError, load, modelfile, save
-from evenhand.io.container import Container, pack
+from evenhand.modelfile import FORMAT_VERSION, ModelFileError, load, modelfile, save
+from evenhand.modelfile.container import Container, pack
 from evenhand.solvers import AcSa2, Batch, Sgd3, Status
 
 RNG = np.random.default_rng(0)
@@ -126,7 +126,7 @@ def test_another_process_predicts_the_same_bits(tmp_path):
     save(model, tmp_path / "model")
     np.savez(tmp_path / "rows.npz", scores=SCORES, proba=PROBA)
     code = (
-        "import sys, numpy as np; from evenhand.io import load; rows = np.load(sys.argv[2]);"
+        "import sys, numpy as np; from evenhand.modelfile import load; rows = np.load(sys.argv[2]);"
         "model = load(sys.argv[1]); args = rows['scores'], rows['proba'];"
         "print(model.predict(*args).tobytes().hex(), model.predict_pmf(*args).tobytes().hex(),"
         " 'skops' in sys.modules)"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.model_selection import KFold
 
-from evenhand.io.codec import Decoder, Encoder
+from evenhand.modelfile.codec import Decoder, Encoder
 from evenhand.solvers import Status
 
 

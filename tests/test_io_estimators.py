@@ -18,7 +18,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from evenhand import ParityPostprocessor, ParityRegressor
-from evenhand.io import ModelFileError, UntrustedTypesError, load, registry, save
+from evenhand.modelfile import ModelFileError, UntrustedTypesError, load, registry, save
 
 pytest.importorskip("skops")
 
@@ -147,7 +147,7 @@ def test_another_process_predicts_the_same_bits(tmp_path):
     save(model.fit(X, Y, sensitive_features=SEX), tmp_path / "model")
     X.to_pickle(tmp_path / "rows")
     code = (
-        "import sys, pandas as pd; from evenhand.io import load;"
+        "import sys, pandas as pd; from evenhand.modelfile import load;"
         "print(load(sys.argv[1]).predict(pd.read_pickle(sys.argv[2])).tobytes().hex())"
     )
     command = [sys.executable, "-c", code, tmp_path / "model", tmp_path / "rows"]

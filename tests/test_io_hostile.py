@@ -14,8 +14,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeRegressor
 
 from evenhand import ParityPostprocessor, ParityRegressor
-from evenhand.io import ModelFileError, UntrustedTypesError, foreign, load, save
-from evenhand.io.container import Container, pack
+from evenhand.modelfile import ModelFileError, UntrustedTypesError, foreign, load, save
+from evenhand.modelfile.container import Container, pack
 
 RNG = np.random.default_rng(0)
 PROBA = RNG.dirichlet([1.0, 2.0], size=100)

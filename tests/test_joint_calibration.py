@@ -12,7 +12,7 @@ from sklearn.preprocessing import PolynomialFeatures
 from evenhand.calibration import JointCalibrator, JointRows, joint_inputs
 from evenhand.calibration.joint import _choose_powers
 from evenhand.calibration.logistic import fit_logistic
-from evenhand.io import registry
+from evenhand.modelfile import registry
 from tests.calibrated import both_wrong, table
 
 

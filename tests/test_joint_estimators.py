@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 import evenhand as eh
 from evenhand import ParityClassifier, ParityRegressor
 from evenhand.calibration import JointCalibrator
-from evenhand.io import registry
+from evenhand.modelfile import registry
 from tests.calibrated import both_wrong
 
 EPSILON = 0.02

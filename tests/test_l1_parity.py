@@ -11,10 +11,10 @@ from evenhand import ParityPostprocessor
 from evenhand.certificates import certify, certify_held_out
 from evenhand.certificates.deviations import tv_excess_width, w1_excess_width
 from evenhand.datasets import make_population
+from evenhand.dual.forms import Composite, form_of
+from evenhand.dual.objective import duality_gap, evaluate, hessian
+from evenhand.dual.parity import L1Norm
 from evenhand.exceptions import PriorWarning
-from evenhand.forms import Composite, form_of
-from evenhand.objective import duality_gap, evaluate, hessian
-from evenhand.parity import L1Norm
 from evenhand.solvers import Batch, Sgd, Status, run, solve_lp
 from evenhand.solvers.quadratic import HeightModel, solve_model
 from tests.problems import plain_distance, random_multipliers, random_problem

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evenhand import ParityPostprocessor, ParityRegressor
-from evenhand.costs import COSTS
+from evenhand.dual.costs import COSTS
 from evenhand.exceptions import ClippingWarning
 
 RNG = np.random.default_rng(0)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from evenhand.objective import penalty
-from evenhand.parity import make_parity, matrix
-from evenhand.problem import DualProblem
+from evenhand.dual.objective import penalty
+from evenhand.dual.parity import make_parity, matrix
+from evenhand.dual.problem import DualProblem
 from evenhand.solvers.lp import solve_lp
 from tests.problems import L1_NOTIONS, NOTIONS, plain_distance, random_problem, random_rows
 

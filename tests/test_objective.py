@@ -8,10 +8,10 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from evenhand.objective import evaluate, hessian, penalty
-from evenhand.parity import make_parity, matrix
-from evenhand.problem import DualProblem
-from evenhand.projected import (
+from evenhand.dual.objective import evaluate, hessian, penalty
+from evenhand.dual.parity import make_parity, matrix
+from evenhand.dual.problem import DualProblem
+from evenhand.dual.projected import (
     gradient_map,
     gradient_map_norm,
     gradient_variance,

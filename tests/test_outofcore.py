@@ -16,12 +16,12 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.tree import DecisionTreeRegressor
 
 from evenhand import ParityRegressor
-from evenhand._validation import Rows
+from evenhand._utils.validation import Rows
+from evenhand.dual.parity import make_parity
+from evenhand.dual.problem import DualProblem
 from evenhand.exceptions import ClippingWarning, ConvergenceWarning, InterruptWarning
-from evenhand.outofcore import TableProgress, batch, fit_table, iter_predictions, predict_table, spool
-from evenhand.outofcore.sources import open_source
-from evenhand.parity import make_parity
-from evenhand.problem import DualProblem
+from evenhand.tables.outofcore import TableProgress, batch, fit_table, iter_predictions, predict_table, spool
+from evenhand.tables.outofcore.sources import open_source
 from tests.tables import DATA, GROUPS, N_ROWS, NAMES, TABLE, fit_in_memory, make_step, write_table
 
 
@@ -118,7 +118,7 @@ def test_only_the_columns_that_are_needed_are_read(table_path, monkeypatch):
         read.append(columns)
         return original(source, columns)
 
-    monkeypatch.setattr("evenhand.outofcore.rows.open_source", spy)
+    monkeypatch.setattr("evenhand.tables.outofcore.rows.open_source", spy)
     fit_table(make_step(), table_path, **NAMES)
     assert read == [["score", *GROUPS]]
 

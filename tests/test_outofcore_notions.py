@@ -9,8 +9,8 @@ import pyarrow.parquet
 import pytest
 
 from evenhand import load
-from evenhand.outofcore import batch, fit_table, iter_predictions, predict_table, spool, stream_table
-from evenhand.streams import BLOCK_ROWS
+from evenhand.estimators.streaming import BLOCK_ROWS
+from evenhand.tables.outofcore import batch, fit_table, iter_predictions, predict_table, spool, stream_table
 from tests.notions import CASES, ESTIMATORS, every_case, excess_on, fitted, people
 
 N_ROWS = 6000

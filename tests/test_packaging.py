@@ -3,7 +3,7 @@ import subprocess
 import sys
 
 import evenhand
-from evenhand._version import __version__
+from evenhand._utils.version import __version__
 
 
 def test_the_version_is_told_once():

@@ -9,7 +9,16 @@ from scipy.optimize import minimize
 from scipy.stats import wasserstein_distance
 
 from evenhand._kernels.stochastic import cut_into
-from evenhand.parity import PARITIES, Cumulative, Functional, Identity, L1Norm, SupNorm, make_parity, matrix
+from evenhand.dual.parity import (
+    PARITIES,
+    Cumulative,
+    Functional,
+    Identity,
+    L1Norm,
+    SupNorm,
+    make_parity,
+    matrix,
+)
 
 ATOMS = np.linspace(-1.0, 1.0, 7)
 UNEVEN = np.array([-1.0, -0.9, -0.5, 0.2, 0.25, 0.6, 1.0])

@@ -11,7 +11,8 @@ from scipy.stats import ks_2samp
 
 from evenhand.calibration import diagnose_calibration
 from evenhand.datasets import make_population
-from evenhand.frontier import frontier
+from evenhand.estimators.postprocessor import ParityPostprocessor
+from evenhand.evaluation.frontier import frontier
 from evenhand.history import History
 from evenhand.metrics import ks_unfairness, risk
 from evenhand.plots import (
@@ -22,7 +23,6 @@ from evenhand.plots import (
     MovementDisplay,
     TiltDisplay,
 )
-from evenhand.postprocessor import ParityPostprocessor
 from evenhand.solvers import Sgd
 
 

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from evenhand._kernels.chunks import get_num_threads, set_num_threads
-from evenhand.policy import SoftmaxPolicy
-from evenhand.postprocessor import ParityPostprocessor
-from evenhand.support import (
+from evenhand.dual.grid import (
     Support,
     automatic_beta,
     automatic_bounds,
@@ -17,6 +15,8 @@ from evenhand.support import (
     paper_beta,
     uniform_support,
 )
+from evenhand.dual.policy import SoftmaxPolicy
+from evenhand.estimators.postprocessor import ParityPostprocessor
 
 
 def make_policy(n_groups=3, n_atoms=21, beta=30.0, seed=0, support=None):

@@ -13,8 +13,8 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 
 from evenhand.datasets import make_population
+from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.exceptions import ClippingWarning, ConvergenceWarning
-from evenhand.postprocessor import ParityPostprocessor
 
 
 def population(n_rows=600, n_groups=3, seed=0):

@@ -11,10 +11,10 @@ river = pytest.importorskip("river")
 from river import checks, compose, datasets, evaluate, linear_model, metrics, preprocessing, tree  # noqa: E402
 
 from evenhand.datasets import make_population  # noqa: E402
+from evenhand.estimators.postprocessor import ParityPostprocessor  # noqa: E402
+from evenhand.estimators.streaming import Drift  # noqa: E402
 from evenhand.metrics import ks_unfairness  # noqa: E402
-from evenhand.postprocessor import ParityPostprocessor  # noqa: E402
 from evenhand.river import ParityRegressor  # noqa: E402
-from evenhand.streams import Drift  # noqa: E402
 
 DATA = make_population(8000, n_groups=2, separation=2.0, random_state=0)
 NEW = make_population(3000, n_groups=2, separation=2.0, random_state=1)

@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 
 from evenhand import ParityPostprocessor
-from evenhand._validation import check_rows
+from evenhand._utils.validation import check_rows
 from evenhand.datasets import make_population
+from evenhand.dual.grid import automatic_beta, automatic_bounds
+from evenhand.estimators.selection import _folds, _jackknife, _measure, atom_candidates, beta_candidates
 from evenhand.exceptions import ConvergenceWarning
-from evenhand.selection import _folds, _jackknife, _measure, atom_candidates, beta_candidates
-from evenhand.support import automatic_beta, automatic_bounds
 
 POPULATION = make_population(300, n_groups=2, random_state=0)
 SCORES, PROBA = POPULATION.scores, POPULATION.group_proba

@@ -9,10 +9,10 @@ from scipy.optimize import minimize
 from scipy.special import softmax
 
 from evenhand._kernels import reference_stochastic as reference
-from evenhand.objective import evaluate
-from evenhand.parity import make_parity
-from evenhand.problem import DualProblem
-from evenhand.projected import (
+from evenhand.dual.objective import evaluate
+from evenhand.dual.parity import make_parity
+from evenhand.dual.problem import DualProblem
+from evenhand.dual.projected import (
     gradient_map_norm,
     merge,
     projected_gradient,

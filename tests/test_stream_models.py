@@ -11,8 +11,13 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from evenhand import ParityPostprocessor, ParityRegressor, load, save
 from evenhand.datasets import make_population
+from evenhand.estimators.streaming import BLOCK_ROWS
+from evenhand.estimators.streaming.monitor import Monitor, alarm_threshold
 from evenhand.exceptions import DriftWarning
-from evenhand.experiments.streams import (
+from evenhand.modelfile import ModelFileError
+from evenhand.modelfile.container import Container, pack
+from evenhand.solvers import Batch
+from reproduction.streams import (
     DriftConfig,
     Population,
     RateConfig,
@@ -23,11 +28,6 @@ from evenhand.experiments.streams import (
     rate,
     rate_slopes,
 )
-from evenhand.io import ModelFileError
-from evenhand.io.container import Container, pack
-from evenhand.solvers import Batch
-from evenhand.streams import BLOCK_ROWS
-from evenhand.streams.monitor import Monitor, alarm_threshold
 
 N_GROUPS = 3
 

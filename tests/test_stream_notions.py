@@ -9,12 +9,12 @@ from sklearn.exceptions import NotFittedError
 
 from evenhand import ParityClassifier, ParityPostprocessor, ParityRegressor, load, save
 from evenhand.datasets import make_population
-from evenhand.imbalance import stratum_sums
-from evenhand.objective import evaluate
-from evenhand.streams import BLOCK_ROWS
-from evenhand.streams.blocks import QUANTUM, _on_wider_grid, make_problem, round_proba
-from evenhand.streams.grid import Extension, extend
-from evenhand.streams.moments import measure, moment_shift
+from evenhand.dual.imbalance import stratum_sums
+from evenhand.dual.objective import evaluate
+from evenhand.estimators.streaming import BLOCK_ROWS
+from evenhand.estimators.streaming.blocks import QUANTUM, _on_wider_grid, make_problem, round_proba
+from evenhand.estimators.streaming.grid import Extension, extend
+from evenhand.estimators.streaming.moments import measure, moment_shift
 from tests.notions import (
     CASES,
     ESTIMATORS,

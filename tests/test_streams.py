@@ -9,14 +9,14 @@ from sklearn.base import clone
 
 from evenhand import ParityPostprocessor, get_num_threads, load, save, set_num_threads
 from evenhand.datasets import make_population
+from evenhand.dual.objective import evaluate
+from evenhand.dual.parity import make_parity
+from evenhand.estimators.streaming import BLOCK_ROWS
+from evenhand.estimators.streaming.blocks import FIRST_MARK, _on_wider_grid, make_problem, round_proba
+from evenhand.estimators.streaming.grid import Extension, extend
+from evenhand.estimators.streaming.moments import measure, moment_shift
 from evenhand.exceptions import ClippingWarning
 from evenhand.metrics import risk
-from evenhand.objective import evaluate
-from evenhand.parity import make_parity
-from evenhand.streams import BLOCK_ROWS
-from evenhand.streams.blocks import FIRST_MARK, _on_wider_grid, make_problem, round_proba
-from evenhand.streams.grid import Extension, extend
-from evenhand.streams.moments import measure, moment_shift
 from tests.problems import plain_policy, random_multipliers, random_problem, random_rows
 
 SOLVERS = ("auto", "sgd3", "sgd3+acsa2")

@@ -19,7 +19,7 @@ from evenhand._kernels.chunks import (
     set_num_threads,
 )
 from evenhand._kernels.softmax import LANES
-from evenhand.objective import evaluate, hessian
+from evenhand.dual.objective import evaluate, hessian
 from evenhand.solvers import Batch, run
 from tests.problems import random_multipliers, random_problem
 

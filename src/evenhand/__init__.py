@@ -1,14 +1,16 @@
 """Predictions whose distribution is the same in every group, without the group at prediction time."""
 
-from evenhand import baselines, certificates, costs, datasets, metrics, outofcore, plots, solvers
+from evenhand import baselines, certificates, datasets, metrics, plots, solvers
 from evenhand._kernels.chunks import get_num_threads, set_num_threads
-from evenhand._version import __version__
-from evenhand.audit import audit
+from evenhand._utils.version import __version__
+from evenhand.dual import costs
 from evenhand.estimators import ParityClassifier, ParityRegressor, table_pipeline
-from evenhand.frontier import frontier
-from evenhand.io import load, save
-from evenhand.postprocessor import ParityPostprocessor
+from evenhand.estimators.postprocessor import ParityPostprocessor
+from evenhand.evaluation.audit import audit
+from evenhand.evaluation.frontier import frontier
+from evenhand.modelfile import load, save
 from evenhand.reporting import model_card, report
+from evenhand.tables import outofcore
 
 __all__ = [
     "ParityClassifier",

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from evenhand._typing import FloatArray
-from evenhand._validation import Rows
-from evenhand.heldout import read_held_out
-from evenhand.parity import make_parity
+from evenhand._utils.typing import FloatArray
+from evenhand._utils.validation import Rows
+from evenhand.dual.parity import make_parity
+from evenhand.evaluation.heldout import read_held_out
 from evenhand.plots import ConvergenceDisplay
 from evenhand.solvers import Progress
 

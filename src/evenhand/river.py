@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from evenhand._optional import import_optional
-from evenhand._typing import FloatArray
-from evenhand._validation import is_missing
-from evenhand.postprocessor import ParityPostprocessor
-from evenhand.streams.monitor import Drift
+from evenhand._utils.optional import import_optional
+from evenhand._utils.typing import FloatArray
+from evenhand._utils.validation import is_missing
+from evenhand.estimators.postprocessor import ParityPostprocessor
+from evenhand.estimators.streaming.monitor import Drift
 
 if TYPE_CHECKING:
     MiniBatchRegressor: TypeAlias = Any

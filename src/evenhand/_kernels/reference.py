@@ -6,7 +6,7 @@ the kernels with them.
 
 import numpy as np
 
-from evenhand._typing import AnyArray, FloatArray
+from evenhand._utils.typing import AnyArray, FloatArray
 
 
 def _logits(design: AnyArray, loadings: AnyArray, offset: AnyArray, start: int, stop: int) -> FloatArray:

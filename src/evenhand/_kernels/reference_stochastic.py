@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from evenhand._kernels.stochastic import CUMULATIVE, FUNCTIONAL
-from evenhand._typing import FloatArray, IntArray
+from evenhand._utils.typing import FloatArray, IntArray
 
 Cursor = tuple[int, int, int]
 

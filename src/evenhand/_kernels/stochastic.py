@@ -3,7 +3,7 @@
 The gradient of one row has rank one, `t (A pi)^T`, so a step costs O(n_constraints * n_groups + n_atoms)
 and allocates nothing. Arrays of multipliers lie group by group, (n_signs, n_groups, n_constraints), so that
 every inner loop runs over atoms; two signs are the paper's projected form, one is the composite form of
-`evenhand.forms`, whose steps end with the prox of a largest absolute value. Both kernels follow a table
+`evenhand.dual.forms`, whose steps end with the prox of a largest absolute value. Both kernels follow a table
 of phases (see `solvers/schedules.py`), carry all that they need in their arguments, and may be cut
 between any two rows: the bits of the result do not change. Their NumPy twins
 are in `reference_stochastic.py`.

@@ -7,15 +7,15 @@ import numpy as np
 from sklearn.utils import check_array, indexable
 from sklearn.utils.validation import _num_samples, check_consistent_length, validate_data
 
-from evenhand._typing import FloatArray
-from evenhand._validation import check_epsilon
+from evenhand._utils.typing import FloatArray
+from evenhand._utils.validation import check_epsilon
 from evenhand.baselines.base import PmfRegressor, check_target, nearest_atom
 from evenhand.baselines.game import Game, Rows
 from evenhand.baselines.learners import LEARNERS, Learner, regressor
 from evenhand.baselines.saddle import find_saddle
-from evenhand.draws import RandomState
+from evenhand.dual.grid import Support, make_support
+from evenhand.estimators.draws import RandomState
 from evenhand.estimators.groups import encode_groups, row_labels
-from evenhand.support import Support, make_support
 
 TIGHTEST = 1e-6  # epsilon below which the bound on the prices grows no more
 ACCURACY = 0.5  # of the standard error of the loss, as the gap of duality to reach

@@ -7,17 +7,17 @@ import numpy as np
 from sklearn.utils import indexable
 from sklearn.utils.validation import _num_samples, check_consistent_length, validate_data
 
-from evenhand._typing import FloatArray
-from evenhand._validation import Labels
+from evenhand._utils.typing import FloatArray
+from evenhand._utils.validation import Labels
 from evenhand.baselines.base import PmfRegressor, check_target, one_hot
 from evenhand.baselines.base_model import model_values
 from evenhand.baselines.transport import Transport
-from evenhand.draws import RandomState
+from evenhand.dual.grid import make_support
+from evenhand.estimators.draws import RandomState
 from evenhand.estimators.groups import Groups, encode_groups, encode_known, row_labels
 from evenhand.estimators.nuisances import default_regressor, fit_model
+from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.metrics import ks_unfairness
-from evenhand.postprocessor import ParityPostprocessor
-from evenhand.support import make_support
 
 N_TRIED = 101  # shares of the way that are tried for a Kolmogorov-Smirnov target
 

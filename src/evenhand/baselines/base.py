@@ -8,8 +8,8 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from evenhand._typing import FloatArray, IntArray
-from evenhand.draws import RandomState, choose_uniforms, key_from, uniforms_from_table
+from evenhand._utils.typing import FloatArray, IntArray
+from evenhand.estimators.draws import RandomState, choose_uniforms, key_from, uniforms_from_table
 from evenhand.estimators.nuisances import require_table
 from evenhand.metrics import risk
 

@@ -6,12 +6,12 @@ import numpy as np
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.validation import check_consistent_length, validate_data
 
-from evenhand._typing import FloatArray
-from evenhand._validation import check_scores
+from evenhand._utils.typing import FloatArray
+from evenhand._utils.validation import check_scores
 from evenhand.baselines.base import PmfRegressor, check_target, nearest_atom, one_hot
-from evenhand.draws import RandomState
+from evenhand.dual.grid import make_support
+from evenhand.estimators.draws import RandomState
 from evenhand.estimators.nuisances import default_regressor, fit_model
-from evenhand.support import make_support
 
 
 class BaseModel(PmfRegressor):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand._typing import FloatArray, IntArray
+from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.baselines.base import nearest_atom
 from evenhand.baselines.learners import Learner, Model
 

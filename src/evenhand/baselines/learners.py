@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from evenhand._typing import FloatArray
+from evenhand._utils.typing import FloatArray
 
 LARGE_C = 1e4  # hardly any penalty: the learner is to answer, not to shrink
 N_TREES, TREE_DEPTH = 20, 4  # deep enough for interactions, and quick enough to be asked a hundred times

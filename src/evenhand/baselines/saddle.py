@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linprog
 
-from evenhand._typing import FloatArray
+from evenhand._utils.typing import FloatArray
 from evenhand.baselines.game import Game
 
 RATE = 2.0  # step of the prices' player, over the bound

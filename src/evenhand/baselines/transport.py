@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand._typing import FloatArray, IntArray
+from evenhand._utils.typing import FloatArray, IntArray
 
 DIGITS = 12  # of levels: j / n of one group and k / m of another are the same step if they agree to these
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenhand._typing import AnyArray, FloatArray, IntArray
-from evenhand._validation import Labels, check_prior
+from evenhand._utils.typing import AnyArray, FloatArray, IntArray
+from evenhand._utils.validation import Labels, check_prior
 from evenhand.calibration.rows import KnownRows, check_known_rows, log
 
 N_DRAWS = 200  # simulated samples behind a noise floor

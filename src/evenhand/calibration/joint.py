@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.linear_model import Ridge
 
-from evenhand._typing import AnyArray, FloatArray, IntArray
-from evenhand._validation import check_weights
+from evenhand._utils.typing import AnyArray, FloatArray, IntArray
+from evenhand._utils.validation import check_weights
 from evenhand.calibration.logistic import fit_logistic
 from evenhand.calibration.rows import divide_by_sum, log
 

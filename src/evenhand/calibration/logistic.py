@@ -8,7 +8,7 @@ start. The tests compare the two.
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from evenhand._typing import AnyArray, FloatArray, IntArray
+from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 
 MAX_STEPS = 50
 MAX_HALVINGS = 20

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize, minimize_scalar
 from sklearn.isotonic import IsotonicRegression
 
-from evenhand._typing import FloatArray, IntArray
+from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.calibration.rows import KnownRows, as_proba, check_known_rows, divide_by_sum, log
 
 METHODS = ("isotonic", "sigmoid", "temperature")

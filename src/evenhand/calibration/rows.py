@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenhand._typing import AnyArray, FloatArray, IntArray
-from evenhand._validation import check_group_proba, check_scores, check_weights
+from evenhand._utils.typing import AnyArray, FloatArray, IntArray
+from evenhand._utils.validation import check_group_proba, check_scores, check_weights
 
 # Probabilities are raised to this before any log, so that 0 is a large but finite log-odds. Lower, the exact
 # zeros of classifiers that count (neighbours, trees) rule the fit: 15 neighbours on 3000 rows, log loss

@@ -7,9 +7,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from evenhand._frames import make_frame
-from evenhand._typing import AnyArray, FloatArray, IntArray
-from evenhand._validation import as_floats, check_epsilon
+from evenhand._utils.frames import make_frame
+from evenhand._utils.typing import AnyArray, FloatArray, IntArray
+from evenhand._utils.validation import as_floats, check_epsilon
 from evenhand.certificates.deviations import (
     excess_width,
     share_interval,

@@ -15,11 +15,11 @@ import numpy as np
 
 from evenhand._kernels.chunks import map_chunks
 from evenhand._kernels.softmax import LOG_2, moments
-from evenhand._typing import FloatArray
+from evenhand._utils.typing import FloatArray
 from evenhand.calibration import CalibrationDiagnosis
-from evenhand.forms import form_of
-from evenhand.objective import duality_gap, penalty, policy_loadings
-from evenhand.problem import DualProblem
+from evenhand.dual.forms import form_of
+from evenhand.dual.objective import duality_gap, penalty, policy_loadings
+from evenhand.dual.problem import DualProblem
 from evenhand.solvers.result import SolverResult
 
 
@@ -128,7 +128,7 @@ def certify(
     `risk_beta + F` for `<w, -g>`, but it is `<w, g> = <G, max(w, step * g)>`; a short step makes the
     difference small. The proof uses of the constraints only that they are `|V_js| <= epsilon_s` for
     linear V, so it holds for the rows V = A E[pi t^T] of every sup-norm notion, the first sum being
-    the distance of V from those allowed. `evenhand.forms` has the same two for l1 norms. And since
+    the distance of V from those allowed. `evenhand.dual.forms` has the same two for l1 norms. And since
     `risk_beta <= risk`, the best risk is that of any policy that meets the tolerances. Nothing is
     taken from the solver but the multipliers and its message.
 
@@ -145,7 +145,7 @@ def certify(
 
     Examples
     --------
-    >>> from evenhand.parity import make_parity
+    >>> from evenhand.dual.parity import make_parity
     >>> from evenhand.solvers.base import summarise
     >>> from evenhand.solvers.result import Progress, Status
     >>> atoms = np.array([-1.0, 0.0, 1.0])

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from evenhand._typing import FloatArray
-from evenhand._validation import as_floats, check_rows_of
+from evenhand._utils.typing import FloatArray
+from evenhand._utils.validation import as_floats, check_rows_of
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
-from evenhand.costs import Squared
+from evenhand.dual.costs import Squared
 from evenhand.metrics import membership_of
 
 N_SCORE_BINS = 20

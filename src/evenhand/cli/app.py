@@ -3,7 +3,7 @@
 import typer
 
 import evenhand
-from evenhand.cli.commands import audit, bench, demo, fit, frontier, info, predict, report, reproduce
+from evenhand.cli.commands import audit, bench, demo, fit, frontier, info, predict, report
 
 EPILOG = (
     "Exit codes: 0 all went well; 1 a bug; 2 the command line is wrong; 3 the data or the model file is not "
@@ -37,6 +37,6 @@ def about(
     """Predictions whose distribution is the same in every group, without the group at prediction time."""
 
 
-for module in (demo, fit, predict, audit, frontier, report, info, reproduce, bench):
+for module in (demo, fit, predict, audit, frontier, report, info, bench):
     name = module.__name__.rpartition(".")[2]
     app.command(name, epilog=module.EXAMPLE)(getattr(module, name))

@@ -41,12 +41,6 @@ class NotReachedError(CommandError):
     code = ExitCode.NOT_REACHED
 
 
-def plain(text: object) -> str:
-    """One line without control characters, whatever a file's names hold."""
-    words = " ".join(str(text).split())
-    return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in words)
-
-
 def one_of(value: str, names: Collection[str], option: str) -> str:
     """The value, where it is one of the names."""
     if value not in names:

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from evenhand._typing import AnyArray, IntArray
-from evenhand.audit import Audit, Floor, audit
+from evenhand._utils.typing import AnyArray, IntArray
 from evenhand.cli.models import predict_all
 from evenhand.cli.rows import LabelledRows
 from evenhand.cli.tasks import task_of
 from evenhand.cli.terminal import Terminal, share
+from evenhand.evaluation.audit import Audit, Floor, audit
 from evenhand.metrics.losses import row_losses
 from evenhand.reporting.words import label_text
 

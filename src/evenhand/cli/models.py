@@ -10,15 +10,16 @@ import pandas as pd
 import pyarrow as pa
 
 import evenhand
-from evenhand.cli.columns import BETWEEN
-from evenhand.cli.errors import DataError, UsageError, one_of, plain
+from evenhand._utils.text import plain
+from evenhand.cli.errors import DataError, UsageError, one_of
 from evenhand.cli.rows import LabelledRows, Parts, feature_kinds, read_rows
 from evenhand.cli.tasks import TASKS, Task, task_of
 from evenhand.cli.terminal import Terminal
-from evenhand.costs import COSTS, Cost, Huber, Pinball
+from evenhand.dual.costs import COSTS, Cost, Huber, Pinball
 from evenhand.estimators.nuisances import default_classifier
 from evenhand.estimators.tabular import pipeline_kinds, table_pipeline
-from evenhand.io import ModelFileError, UntrustedTypesError
+from evenhand.modelfile import ModelFileError, UntrustedTypesError
+from evenhand.tables.columns import BETWEEN
 
 MOST_ENTRIES = 2 * 10**7  # of a pmf that is held in memory to be measured; beyond, draws are
 _WITH_NUMBER = {"pinball": Pinball, "huber": Huber}  # costs whose parameter only the user can know

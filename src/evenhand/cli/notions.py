@@ -5,14 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.cli.columns import as_numbers, require_columns
-from evenhand.cli.errors import UsageError, plain
+from evenhand._utils.text import plain
+from evenhand.cli.errors import UsageError
 from evenhand.cli.models import label_cell
 from evenhand.cli.rows import LabelledRows
-from evenhand.cli.tables import Source, read_table
 from evenhand.cli.tasks import Task
+from evenhand.estimators.cells import Notion, choose_outcomes
 from evenhand.estimators.learning import factor_values
-from evenhand.estimators.notions import Notion, choose_outcomes
+from evenhand.tables.columns import as_numbers, require_columns
+from evenhand.tables.files import Source, read_table
 
 
 def settle(settings: Mapping[str, Any], task: Task, rows: LabelledRows) -> dict[str, Any]:

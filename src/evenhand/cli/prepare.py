@@ -10,11 +10,11 @@ from evenhand.cli.errors import UsageError, one_of
 from evenhand.cli.models import make_model, read_share
 from evenhand.cli.notions import settle
 from evenhand.cli.rows import LabelledRows, Parts, check_groups, find_kinds, read_rows, split
-from evenhand.cli.tables import Source, read_table
 from evenhand.cli.tasks import AUTO, TASKS, Task, find_task
 from evenhand.cli.terminal import Terminal
-from evenhand.estimators.notions import ATTRIBUTES, CRITERIA
-from evenhand.parity import PARITIES
+from evenhand.dual.parity import PARITIES
+from evenhand.estimators.cells import ATTRIBUTES, CRITERIA
+from evenhand.tables.files import Source, read_table
 
 MOST_HELD_OUT = 0.9
 

@@ -9,8 +9,12 @@ import pandas as pd
 import pyarrow as pa
 from sklearn.model_selection import train_test_split
 
-from evenhand._typing import AnyArray, FloatArray, IntArray
-from evenhand.cli.columns import (
+from evenhand._utils.text import plain
+from evenhand._utils.typing import AnyArray, FloatArray, IntArray
+from evenhand.cli.errors import DataError, UsageError
+from evenhand.estimators.groups import OTHER
+from evenhand.estimators.nuisances import pool_rare
+from evenhand.tables.columns import (
     BETWEEN,
     as_groups,
     as_numbers,
@@ -20,9 +24,6 @@ from evenhand.cli.columns import (
     make_features,
     require_columns,
 )
-from evenhand.cli.errors import DataError, UsageError, plain
-from evenhand.estimators.groups import OTHER
-from evenhand.estimators.nuisances import pool_rare
 
 SPLIT_SEED = 0
 ReadTarget = Callable[[pa.Table, str], AnyArray]

@@ -10,11 +10,13 @@ from typing import Any
 
 import typer
 
+from evenhand._utils.text import plain
 from evenhand.cli.app import app
-from evenhand.cli.errors import CommandError, ExitCode, plain
+from evenhand.cli.errors import CommandError, ExitCode
 from evenhand.cli.terminal import write_line
 from evenhand.exceptions import InterruptWarning
-from evenhand.io import ModelFileError
+from evenhand.modelfile import ModelFileError
+from evenhand.tables.errors import TableOptionError
 
 # click's own, which newer versions of typer carry along under another name
 _ParseError: type[Any] = typer.BadParameter.__mro__[1]
@@ -77,6 +79,8 @@ def explain(error: BaseException) -> tuple[int, str]:
     if isinstance(error, MemoryError):
         return ExitCode.SYSTEM, "there is not enough memory for this."
     if isinstance(error, ImportError):
+        return ExitCode.USAGE, plain(error)
+    if isinstance(error, TableOptionError):
         return ExitCode.USAGE, plain(error)
     if isinstance(error, ModelFileError | ValueError | TypeError):
         return ExitCode.DATA, plain(error)

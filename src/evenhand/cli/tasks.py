@@ -9,14 +9,16 @@ import pyarrow as pa
 import pyarrow.types
 from sklearn.linear_model import QuantileRegressor
 
-from evenhand._typing import AnyArray, FloatArray
-from evenhand.cli.columns import as_classes, as_numbers, find_column, find_kind
-from evenhand.cli.errors import DataError, UsageError, one_of, plain
-from evenhand.costs import Absolute, Huber, Pinball, Squared
+from evenhand._utils.text import plain
+from evenhand._utils.typing import AnyArray, FloatArray
+from evenhand.cli.errors import DataError, UsageError, one_of
+from evenhand.dual.costs import Absolute, Huber, Pinball, Squared
 from evenhand.estimators.nuisances import class_codes, default_classifier, default_regressor
 from evenhand.metrics.losses import Loss
 from evenhand.reporting.measure import METRIC_OF, counts_errors
 from evenhand.reporting.words import ERROR_RATE
+from evenhand.tables.columns import as_classes, as_numbers, find_column, find_kind
+from evenhand.tables.errors import TableError
 
 AUTO = "auto"
 MOST_CLASSES = 20  # that a column of text is taken for; beyond, it is more likely numbers with a slip
@@ -244,7 +246,7 @@ def _class_values(table: pa.Table, target: str) -> list[str] | None:
         return labels
     try:
         as_numbers(table, target)
-    except DataError as error:
+    except TableError as error:
         raise DataError(
             f"{error} It has {len(labels)} distinct values: if these are classes, say --task classification."
         ) from error

@@ -21,9 +21,9 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from evenhand._progress import listening
-from evenhand.cli.errors import plain
-from evenhand.cli.tables import Advance
+from evenhand._utils.progress import listening
+from evenhand._utils.text import plain
+from evenhand.tables.files import Advance
 
 MOST_ROWS = 30  # of a table on the terminal
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenhand._atomic import whole_file
-from evenhand._optional import import_optional
+from evenhand._utils.atomic import whole_file
+from evenhand._utils.optional import import_optional
 
 GERRYFAIR = "https://raw.githubusercontent.com/algowatchpenn/GerryFair"
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.utils import Bunch
 
-from evenhand._typing import AnyArray, FloatArray
+from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.datasets.download import SOURCES, cache_folder, fetch, require_downloads
 
 DATA_VARIABLE = "EVENHAND_DATA"

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import Bunch, check_random_state
 
-from evenhand._typing import IntArray
+from evenhand._utils.typing import IntArray
 
 PAPER_SHARES = (0.4, 0.4, 0.2)
 

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, ndtr, softmax
 from sklearn.utils import Bunch, check_random_state
 
-from evenhand._typing import FloatArray
+from evenhand._utils.typing import FloatArray
 
 PAPER_THRESHOLDS = np.array([-0.7, 0.0, 0.7])  # of the first feature, between the four groups
 

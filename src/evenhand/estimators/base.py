@@ -13,11 +13,12 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted, validate_data
 
-from evenhand._typing import AnyArray, FloatArray
-from evenhand._validation import Labels, as_floats, check_group_proba, check_rows, check_weights
+from evenhand._utils.typing import AnyArray, FloatArray
+from evenhand._utils.validation import Labels, as_floats, check_group_proba, check_rows, check_weights
 from evenhand.calibration import JOINT
 from evenhand.certificates import Certificate
-from evenhand.draws import RandomState, choose_uniforms, uniforms_from_table
+from evenhand.estimators.cells import Notion
+from evenhand.estimators.draws import RandomState, choose_uniforms, uniforms_from_table
 from evenhand.estimators.following import FollowsRows
 from evenhand.estimators.group_model import GroupModel, fit_group_models, restore_models
 from evenhand.estimators.groups import Groups, check_small_groups, encode_groups
@@ -36,7 +37,6 @@ from evenhand.estimators.learning import (
     only,
     require_cells,
 )
-from evenhand.estimators.notions import Notion
 from evenhand.estimators.nuisances import (
     Fold,
     Labelled,
@@ -51,9 +51,9 @@ from evenhand.estimators.nuisances import (
     require_proba,
     require_table,
 )
+from evenhand.estimators.parity_step import FrontierRows
+from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.estimators.recalibration import Models, Said, check_calibration, fit_recalibration, recalibrate
-from evenhand.parity_step import FrontierRows
-from evenhand.postprocessor import ParityPostprocessor
 
 
 class ParityEstimator(FollowsRows, MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[misc]

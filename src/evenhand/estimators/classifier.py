@@ -8,21 +8,21 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_or_1d
 
-from evenhand._typing import AnyArray, FloatArray
-from evenhand._validation import Labels, check_scores
-from evenhand.costs import CostMatrix, check_cost_matrix
-from evenhand.draws import RandomState
+from evenhand._utils.typing import AnyArray, FloatArray
+from evenhand._utils.validation import Labels, check_scores
+from evenhand.dual.costs import CostMatrix, check_cost_matrix
 from evenhand.estimators.base import ParityEstimator
-from evenhand.estimators.notions import JOINTS, choose_outcomes
+from evenhand.estimators.cells import JOINTS, choose_outcomes
+from evenhand.estimators.draws import RandomState
 from evenhand.estimators.nuisances import (
     came_fitted,
     class_probabilities,
     default_classifier,
     require_proba,
 )
+from evenhand.estimators.streaming import OnDrift
 from evenhand.exceptions import IndependenceWarning
 from evenhand.metrics import accuracy
-from evenhand.streams import OnDrift
 
 
 class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]

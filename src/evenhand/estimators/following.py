@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Self
 
 from sklearn.utils.metadata_routing import UNUSED
 
-from evenhand.postprocessor import ParityPostprocessor
-from evenhand.streams import OnDrift, heard_by
+from evenhand.estimators.postprocessor import ParityPostprocessor
+from evenhand.estimators.streaming import OnDrift, heard_by
 
 
 class FollowsRows:

@@ -9,8 +9,8 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from evenhand._typing import FloatArray, IntArray
-from evenhand._validation import Labels, is_missing
+from evenhand._utils.typing import FloatArray, IntArray
+from evenhand._utils.validation import Labels, is_missing
 
 OTHER = "other"  # label of the small groups, merged
 PAIR = "(class, group)"  # kind of the groups of a model that tells classes apart, too

@@ -8,11 +8,11 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from evenhand._typing import AnyArray, FloatArray, IntArray
-from evenhand._validation import Labels, Rows
+from evenhand._utils.typing import AnyArray, FloatArray, IntArray
+from evenhand._utils.validation import Labels, Rows
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
+from evenhand.estimators.cells import ATTRIBUTES, Notion
 from evenhand.estimators.groups import PAIR, Groups, encode_labels, label_columns, row_labels, sorted_labels
-from evenhand.estimators.notions import ATTRIBUTES, Notion
 from evenhand.estimators.nuisances import Labelled, class_codes
 from evenhand.estimators.recalibration import Models, Said
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evenhand._typing import AnyArray, FloatArray
+from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.calibration import CALIBRATIONS, JointCalibrator, JointRows, joint_inputs
 from evenhand.estimators.group_model import GroupModel
 from evenhand.estimators.groups import Groups

@@ -7,15 +7,15 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, column_or_1d
 
-from evenhand._typing import AnyArray, FloatArray
-from evenhand._validation import Labels, check_levels, check_scores
-from evenhand.costs import Squared, make_cost
-from evenhand.draws import RandomState
+from evenhand._utils.typing import AnyArray, FloatArray
+from evenhand._utils.validation import Labels, check_levels, check_scores
+from evenhand.dual.costs import Squared, make_cost
+from evenhand.dual.grid import automatic_bounds
 from evenhand.estimators.base import ParityEstimator
+from evenhand.estimators.draws import RandomState
 from evenhand.estimators.nuisances import Labelled, default_regressor
 from evenhand.exceptions import OutlierWarning
 from evenhand.metrics import risk
-from evenhand.support import automatic_bounds
 
 
 class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
@@ -39,7 +39,7 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
     atoms : "auto", "cv", int or array, default="auto"
     bounds : "auto" or (low, high), default="auto"
     beta : "auto", "paper", "cv" or float, default="auto"
-    cost : str, cost of `evenhand.costs` or callable, default="squared"
+    cost : str, cost of `evenhand.dual.costs` or callable, default="squared"
     solver : str or solver object, default="auto"
     tol : float, default=1e-6
     max_iter : int or None, default=None

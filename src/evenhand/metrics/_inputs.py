@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenhand._typing import AnyArray, FloatArray, IntArray
-from evenhand._validation import as_floats
+from evenhand._utils.typing import AnyArray, FloatArray, IntArray
+from evenhand._utils.validation import as_floats
 
 BLOCK_ENTRIES = 1 << 20  # a pmf is read in blocks of about this many entries, so that no copy is large
 PMF_TOLERANCE = 1e-4  # on the sum of a row: room for float32

@@ -5,7 +5,7 @@ from collections.abc import Hashable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenhand._typing import AnyArray, IntArray
+from evenhand._utils.typing import AnyArray, IntArray
 from evenhand.metrics._inputs import as_weights, checked_blocks
 from evenhand.metrics.unfairness import unfairness
 

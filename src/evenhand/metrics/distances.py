@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from evenhand._typing import FloatArray
+from evenhand._utils.typing import FloatArray
 from evenhand.metrics.masses import GroupMasses
 
 

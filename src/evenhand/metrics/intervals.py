@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv, erfc, stdtrit
 
-from evenhand._frames import make_frame
-from evenhand._typing import FloatArray
+from evenhand._utils.frames import make_frame
+from evenhand._utils.typing import FloatArray
 from evenhand.metrics._inputs import as_weights
 from evenhand.metrics.distances import OUTCOME_UNITS, group_distances, pairs_of
 from evenhand.metrics.losses import Loss, row_losses

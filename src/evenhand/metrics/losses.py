@@ -6,7 +6,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenhand._typing import AnyArray, FloatArray
+from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.metrics._inputs import as_prediction, as_vector, as_weights, checked_blocks, needed_atoms
 
 Loss: TypeAlias = str | Callable[[FloatArray, FloatArray], AnyArray]

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from evenhand._kernels.blas import one_blas_thread
-from evenhand._typing import AnyArray, FloatArray, IntArray
+from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand.metrics._inputs import (
     as_atoms,
     as_groups,

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from evenhand._kernels.blas import one_blas_thread
-from evenhand._typing import AnyArray, FloatArray
+from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.metrics.distances import NORMS, distances_between, pairs_of
 from evenhand.metrics.masses import GroupMasses, Membership, Predictions
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenhand._typing import FloatArray
+from evenhand._utils.typing import FloatArray
 from evenhand.metrics._inputs import as_groups, as_prediction, as_vector, as_weights
 from evenhand.metrics.distances import METRICS, OUTCOME_UNITS, distances_between, group_distances, pairs_of
 from evenhand.metrics.masses import GroupMasses, Membership, Predictions, read_groups

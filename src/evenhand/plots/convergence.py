@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from evenhand._frames import make_frame
-from evenhand._typing import FloatArray
+from evenhand._utils.frames import make_frame
+from evenhand._utils.typing import FloatArray
 from evenhand.plots.style import (
     EMPHASIS,
     GREY,

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from evenhand._frames import make_frame
-from evenhand._typing import AnyArray, FloatArray
+from evenhand._utils.frames import make_frame
+from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.plots.style import GREY, INK, MARK, MARKERS, Display, headline, name_of, subplots, tidy
 
 LABEL_GAP = 0.08  # share of the axes' side: points nearer to a labelled one stay unlabelled

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from evenhand._frames import make_frame
-from evenhand._typing import FloatArray, IntArray
+from evenhand._utils.frames import make_frame
+from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.metrics import Membership
 from evenhand.plots.rows import Blocks, members_of, model_blocks, pmf_of, values_of
 from evenhand.plots.style import (

@@ -5,8 +5,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from evenhand._typing import FloatArray
-from evenhand._validation import as_floats, check_group_proba, check_weights
+from evenhand._utils.typing import FloatArray
+from evenhand._utils.validation import as_floats, check_group_proba, check_weights
 from evenhand.metrics import Membership, membership_of
 from evenhand.metrics._inputs import as_atoms, block_slices, checked_blocks
 

@@ -7,8 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from evenhand._optional import import_optional
-from evenhand._typing import AnyArray
+from evenhand._utils.optional import import_optional
+from evenhand._utils.typing import AnyArray
 
 # One dark ink for the subject, one warm mark for what it is compared with, grey for the rest. The two differ
 # in lightness and in shape, so that neither a printer nor colour blindness confuses them.

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from evenhand._frames import make_frame
-from evenhand._typing import FloatArray, IntArray
-from evenhand._validation import as_floats, check_prior
-from evenhand.imbalance import stratum_sums
+from evenhand._utils.frames import make_frame
+from evenhand._utils.typing import FloatArray, IntArray
+from evenhand._utils.validation import as_floats, check_prior
+from evenhand.dual.imbalance import stratum_sums
 from evenhand.metrics._inputs import as_atoms
 from evenhand.plots.style import Display, headline, name_of, signed, subplots
 

@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from evenhand._atomic import whole_file
-from evenhand._optional import import_optional
-from evenhand._progress import Listener, listening
-from evenhand.frontier import Frontier
+from evenhand._utils.atomic import whole_file
+from evenhand._utils.optional import import_optional
+from evenhand._utils.progress import Listener, listening
+from evenhand.evaluation.frontier import Frontier
 from evenhand.reporting.card import render_json, render_markdown
 from evenhand.reporting.gather import gather
 from evenhand.reporting.page import render_page

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand._typing import FloatArray, IntArray
+from evenhand._utils.typing import FloatArray, IntArray
 
 FEWEST_JUDGED = 30  # rows: the gap of a smaller group is noise, and no headline rests on it
 DIGITS = 12  # of a number in JSON: more than any reader needs, fewer than rounding leaves

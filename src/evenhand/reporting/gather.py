@@ -12,12 +12,12 @@ import sklearn
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from evenhand._typing import FloatArray, IntArray
-from evenhand._validation import Rows
-from evenhand._version import __version__
-from evenhand.frontier import Frontier
-from evenhand.heldout import read_held_out
-from evenhand.postprocessor import ParityPostprocessor
+from evenhand._utils.typing import FloatArray, IntArray
+from evenhand._utils.validation import Rows
+from evenhand._utils.version import __version__
+from evenhand.estimators.postprocessor import ParityPostprocessor
+from evenhand.evaluation.frontier import Frontier
+from evenhand.evaluation.heldout import read_held_out
 from evenhand.reporting.data import summarise
 from evenhand.reporting.facts import FEWEST_JUDGED, Asked, Facts, Group, Scale, Stage
 from evenhand.reporting.measure import (

@@ -8,12 +8,12 @@ import numpy as np
 from scipy import sparse
 
 from evenhand._kernels.blas import one_blas_thread
-from evenhand._typing import FloatArray, IntArray
-from evenhand.heldout import HeldOutRows
+from evenhand._utils.typing import FloatArray, IntArray
+from evenhand.dual.policy import SoftmaxPolicy
+from evenhand.evaluation.heldout import HeldOutRows
 from evenhand.metrics import GroupMasses, expected_losses, unfairness
 from evenhand.metrics._inputs import block_slices
 from evenhand.metrics.distances import group_distances
-from evenhand.policy import SoftmaxPolicy
 
 MOST_ENTRIES = 1 << 25  # of a table of groups by distinct scores: 256 MB
 # The distance that each parity notion bounds.

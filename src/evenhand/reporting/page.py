@@ -6,7 +6,7 @@ import json
 from importlib.resources import files
 from typing import Any
 
-from evenhand._optional import import_optional
+from evenhand._utils.optional import import_optional
 from evenhand.reporting import words
 from evenhand.reporting.facts import FEWEST_JUDGED, Facts, to_plain
 

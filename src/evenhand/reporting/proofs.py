@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from evenhand._typing import FloatArray
+from evenhand._utils.typing import FloatArray
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
 from evenhand.certificates import HeldOutCertificate, certify_held_out
+from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.plots import CalibrationDisplay
-from evenhand.postprocessor import ParityPostprocessor
 from evenhand.reporting.facts import Proof
 from evenhand.reporting.measure import METRIC_OF, ReportRows, counts_errors, own_cost
 from evenhand.reporting.words import (

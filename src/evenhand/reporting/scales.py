@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand._typing import FloatArray, IntArray
+from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.plots.distribution import cell_borders
 from evenhand.reporting.facts import Scale
 from evenhand.reporting.words import number

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from evenhand._progress import report_progress
-from evenhand._typing import FloatArray, IntArray
+from evenhand._utils.progress import report_progress
+from evenhand._utils.typing import FloatArray, IntArray
+from evenhand.estimators.postprocessor import ParityPostprocessor
+from evenhand.evaluation.frontier import frontier
+from evenhand.evaluation.paths import NO_LIMIT, FrontierPoint, default_epsilons, fit_at_rest
 from evenhand.exceptions import EvenhandWarning
-from evenhand.frontier import frontier
-from evenhand.paths import NO_LIMIT, FrontierPoint, default_epsilons, fit_at_rest
-from evenhand.postprocessor import ParityPostprocessor
 from evenhand.reporting.measure import Measured, ReportRows, Sums, measure_policy, sum_policy
 
 MOST_SOLVED = 20_000  # rows of a half that the parity step is solved on: more move the answer little

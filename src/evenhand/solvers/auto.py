@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from evenhand.problem import DualProblem
+from evenhand.dual.problem import DualProblem
 from evenhand.solvers.batch import Batch
 from evenhand.solvers.lbfgs import Lbfgs
 

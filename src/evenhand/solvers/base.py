@@ -6,11 +6,11 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from evenhand._kernels.blas import one_blas_thread
-from evenhand._progress import report_progress
-from evenhand._typing import FloatArray
-from evenhand.forms import form_of, gradient_map_norm
-from evenhand.objective import evaluate
-from evenhand.problem import DualProblem
+from evenhand._utils.progress import report_progress
+from evenhand._utils.typing import FloatArray
+from evenhand.dual.forms import form_of, gradient_map_norm
+from evenhand.dual.objective import evaluate
+from evenhand.dual.problem import DualProblem
 from evenhand.solvers.auto import Auto
 from evenhand.solvers.result import Progress, SolverResult, Status
 

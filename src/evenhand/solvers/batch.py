@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from evenhand._typing import FloatArray, IntArray
-from evenhand.objective import Evaluation, evaluate, hessian, hessian_work, optimality_error, penalty
-from evenhand.parity import matrix
-from evenhand.problem import DualProblem
+from evenhand._utils.typing import FloatArray, IntArray
+from evenhand.dual.objective import Evaluation, evaluate, hessian, hessian_work, optimality_error, penalty
+from evenhand.dual.parity import matrix
+from evenhand.dual.problem import DualProblem
 from evenhand.solvers.quadratic import solve_model
 from evenhand.solvers.result import Status
 

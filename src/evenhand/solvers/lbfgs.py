@@ -10,12 +10,12 @@ from typing import Protocol
 import numpy as np
 from scipy.optimize import minimize
 
-from evenhand._typing import FloatArray
-from evenhand.forms import form_of, merge
-from evenhand.objective import Evaluation, evaluate, optimality_error, penalty
-from evenhand.parity import SupNorm
-from evenhand.problem import DualProblem
-from evenhand.projected import projected_gradient, split
+from evenhand._utils.typing import FloatArray
+from evenhand.dual.forms import form_of, merge
+from evenhand.dual.objective import Evaluation, evaluate, optimality_error, penalty
+from evenhand.dual.parity import SupNorm
+from evenhand.dual.problem import DualProblem
+from evenhand.dual.projected import projected_gradient, split
 from evenhand.solvers.result import Status
 
 _ROUNDING = 1e-13  # relative decrease of the objective by a round below which there is none

@@ -16,9 +16,9 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import OptimizeResult, linprog
 
-from evenhand._typing import FloatArray
-from evenhand.parity import PARITIES, Cumulative, L1Norm, Operator, SupNorm, matrix
-from evenhand.problem import DualProblem
+from evenhand._utils.typing import FloatArray
+from evenhand.dual.parity import PARITIES, Cumulative, L1Norm, Operator, SupNorm, matrix
+from evenhand.dual.problem import DualProblem
 
 MAX_SIZE = 2_000_000  # n_rows * n_atoms; above it HiGHS takes many minutes and gigabytes
 
@@ -41,7 +41,7 @@ class LinearProgramSolution:
 def solve_lp(problem: DualProblem, *, max_size: int = MAX_SIZE) -> LinearProgramSolution:
     """Solve the program of `problem` exactly; beta plays no part.
 
-    >>> from evenhand.parity import make_parity
+    >>> from evenhand.dual.parity import make_parity
     >>> atoms = np.array([-1.0, 0.0, 1.0])
     >>> problem = DualProblem.from_rows(
     ...     np.array([-1.0, 1.0]), np.eye(2), atoms=atoms, parity=make_parity("mean", atoms),

@@ -6,8 +6,8 @@ breaks. New rows need a rule, and that is the softmax policy at a high beta, sol
 
 from dataclasses import dataclass, replace
 
-from evenhand._typing import FloatArray
-from evenhand.problem import DualProblem
+from evenhand._utils.typing import FloatArray
+from evenhand.dual.problem import DualProblem
 from evenhand.solvers.batch import Batch, BatchState
 from evenhand.solvers.lp import solve_lp
 from evenhand.solvers.result import Status

@@ -22,8 +22,8 @@ from evenhand._kernels.quadratic_blocks import (
     block_interior_start_into,
     block_interior_step_into,
 )
-from evenhand._typing import FloatArray
-from evenhand.parity import L1Norm, Norm, SupNorm
+from evenhand._utils.typing import FloatArray
+from evenhand.dual.parity import L1Norm, Norm, SupNorm
 
 _ACTIVE_SET_STEPS = 12
 _INTERIOR_STEPS = 50

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from evenhand._typing import FloatArray
+from evenhand._utils.typing import FloatArray
 
 
 class Status(Enum):

@@ -1,6 +1,6 @@
 """What the paper's stochastic solvers share: rows, budget, state, and the compiled step.
 
-They run on the problem's form (`evenhand.forms`): the paper's `(Lambda, V) >= 0` where the constraint is a
+They run on its form (`evenhand.dual.forms`): the paper's `(Lambda, V) >= 0` where the constraint is a
 sup-norm, Phi with a prox where it is an l1 norm. One step of a solver is one chunk of rows and one
 compiled call. All that a run knows is in its state, O(n_constraints * n_groups) numbers that do not
 depend on the number of stored rows: cut a run anywhere, pickle it, go on, and the bits are the same.
@@ -15,14 +15,14 @@ import numpy as np
 
 from evenhand._kernels import stochastic as kernels
 from evenhand._kernels.softmax import LOG_2
-from evenhand._typing import FloatArray, IntArray
-from evenhand.forms import form_of, merge
-from evenhand.parity import Cumulative, Functional, Identity, Operator
-from evenhand.problem import DualProblem
-from evenhand.projected import gradient_variance, imbalance_spread
+from evenhand._utils.typing import FloatArray, IntArray
+from evenhand.dual.forms import form_of, merge
+from evenhand.dual.grid import paper_beta
+from evenhand.dual.parity import Cumulative, Functional, Identity, Operator
+from evenhand.dual.problem import DualProblem
+from evenhand.dual.projected import gradient_variance, imbalance_spread
 from evenhand.solvers.result import Status
 from evenhand.solvers.schedules import Plan, plan_tables
-from evenhand.support import paper_beta
 
 Sampling = Literal["passes", "replacement"]
 Method = Literal["sgd", "acsa"]

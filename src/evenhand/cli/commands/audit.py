@@ -5,18 +5,19 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from evenhand._typing import AnyArray, FloatArray
-from evenhand.audit import Audit
-from evenhand.audit import audit as measure
+from evenhand._utils.text import plain
+from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.cli import options as opt
-from evenhand.cli.columns import as_classes, as_numbers, find_column, find_kind, require_columns
-from evenhand.cli.errors import DataError, ExitCode, NotReachedError, UsageError, plain
+from evenhand.cli.errors import DataError, ExitCode, NotReachedError, UsageError
 from evenhand.cli.measure import NAMES, compare
 from evenhand.cli.models import load_model, read_share, rows_for
 from evenhand.cli.rows import LabelledRows, Parts, read_rows
-from evenhand.cli.tables import Source, read_table
 from evenhand.cli.terminal import Terminal
-from evenhand.cli.writing import require_writable, write_frame
+from evenhand.evaluation.audit import Audit
+from evenhand.evaluation.audit import audit as measure
+from evenhand.tables.columns import as_classes, as_numbers, find_column, find_kind, require_columns
+from evenhand.tables.files import Source, read_table
+from evenhand.tables.writing import require_writable, write_frame
 
 EXAMPLE = (
     "Examples: `evenhand audit scored.csv --prediction prediction --sensitive sex --target amount`, or "

@@ -12,12 +12,12 @@ from evenhand.cli import options as opt
 from evenhand.cli.errors import ExitCode
 from evenhand.cli.terminal import Terminal
 from evenhand.datasets import make_population
-from evenhand.objective import evaluate, policy_loadings
-from evenhand.parity import make_parity
-from evenhand.policy import SoftmaxPolicy
-from evenhand.postprocessor import ParityPostprocessor
-from evenhand.problem import DualProblem
-from evenhand.support import automatic_beta
+from evenhand.dual.grid import automatic_beta
+from evenhand.dual.objective import evaluate, policy_loadings
+from evenhand.dual.parity import make_parity
+from evenhand.dual.policy import SoftmaxPolicy
+from evenhand.dual.problem import DualProblem
+from evenhand.estimators.postprocessor import ParityPostprocessor
 
 EXAMPLE = "Example: `evenhand bench --rows 200000`. In a checkout, `make bench` runs all benchmarks."
 CHUNK = 2048  # rows of a NumPy chunk, so that its matrices stay in the cache

@@ -13,10 +13,10 @@ from evenhand.cli.commands.fit import finish, learn
 from evenhand.cli.commands.predict import Scoring
 from evenhand.cli.prepare import Learning, model_settings
 from evenhand.cli.rows import Parts
-from evenhand.cli.tables import Source
 from evenhand.cli.terminal import Terminal
-from evenhand.cli.writing import table_writer, write_frame
 from evenhand.datasets import make_population
+from evenhand.tables.files import Source
+from evenhand.tables.writing import table_writer, write_frame
 
 EXAMPLE = "Example: `evenhand demo --out try-it`"
 N_LABELLED, N_NEW = 6000, 1000

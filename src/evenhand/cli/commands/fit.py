@@ -8,17 +8,17 @@ import typer
 
 import evenhand
 from evenhand.cli import options as opt
-from evenhand.cli.columns import make_features
 from evenhand.cli.errors import ExitCode, NotReachedError, UsageError
 from evenhand.cli.measure import Comparison, compare
 from evenhand.cli.models import read_cost, read_epsilon, read_share
 from evenhand.cli.prepare import Learning, Prepared, model_settings, prepare
 from evenhand.cli.rows import LabelledRows, Parts, split
-from evenhand.cli.tables import Source, read_table
 from evenhand.cli.tasks import AUTO
 from evenhand.cli.terminal import Terminal
-from evenhand.cli.writing import require_writable
 from evenhand.solvers import Status
+from evenhand.tables.columns import make_features
+from evenhand.tables.files import Source, read_table
+from evenhand.tables.writing import require_writable
 
 EXAMPLE = "Example: `evenhand fit loans.csv --target amount --sensitive sex --epsilon 0.05 -o model.evenhand`"
 

@@ -5,19 +5,19 @@ from typing import Annotated, Any
 import typer
 
 import evenhand
-from evenhand._atomic import whole_file
-from evenhand._progress import report_progress
+from evenhand._utils.atomic import whole_file
+from evenhand._utils.progress import report_progress
 from evenhand.cli import options as opt
 from evenhand.cli.errors import ExitCode, UsageError
 from evenhand.cli.models import read_cost, read_share
 from evenhand.cli.prepare import Learning, Prepared, model_settings, prepare
 from evenhand.cli.rows import Parts
-from evenhand.cli.tables import Source
 from evenhand.cli.tasks import AUTO
 from evenhand.cli.terminal import Terminal, share
-from evenhand.cli.writing import require_writable, write_frame
-from evenhand.frontier import Frontier
-from evenhand.paths import N_POINTS, FrontierPoint
+from evenhand.evaluation.frontier import Frontier
+from evenhand.evaluation.paths import N_POINTS, FrontierPoint
+from evenhand.tables.files import Source
+from evenhand.tables.writing import require_writable, write_frame
 
 EXAMPLE = "Example: `evenhand frontier loans.csv --target amount --sensitive sex -o frontier.csv`"
 

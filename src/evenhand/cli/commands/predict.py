@@ -8,15 +8,16 @@ import numpy as np
 import pyarrow as pa
 import typer
 
+from evenhand._utils.text import plain
 from evenhand.cli import options as opt
-from evenhand.cli.columns import as_ids, make_features, require_columns
-from evenhand.cli.errors import DataError, ExitCode, UsageError, plain
+from evenhand.cli.errors import DataError, ExitCode, UsageError
 from evenhand.cli.models import feature_names, load_model, model_kinds
 from evenhand.cli.rows import feature_kinds
-from evenhand.cli.tables import STANDARD, Advance, Source, read_batches, read_table
 from evenhand.cli.tasks import Kind, find_kind_of_prediction, task_of
 from evenhand.cli.terminal import Terminal
-from evenhand.cli.writing import table_writer
+from evenhand.tables.columns import as_ids, make_features, require_columns
+from evenhand.tables.files import STANDARD, Advance, Source, read_batches, read_table
+from evenhand.tables.writing import table_writer
 
 EXAMPLE = "Example: `evenhand predict model.evenhand new.csv -o scored.csv --id applicant`"
 KEEP = ("all", "id", "none")

@@ -9,9 +9,9 @@ from evenhand.cli import options as opt
 from evenhand.cli.errors import ExitCode
 from evenhand.cli.models import load_model, rows_for
 from evenhand.cli.rows import Parts
-from evenhand.cli.tables import Source, read_table
 from evenhand.cli.terminal import Terminal
-from evenhand.cli.writing import require_writable
+from evenhand.tables.files import Source, read_table
+from evenhand.tables.writing import require_writable
 
 EXAMPLE = "Example: `evenhand report model.evenhand new.csv --target amount --sensitive sex -o report.html`"
 

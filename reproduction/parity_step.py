@@ -1,0 +1,55 @@
+"""The parity step by the paper's stochastic solvers, at the paper's setting."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand._utils.typing import FloatArray
+from evenhand.dual.grid import Support, automatic_n_atoms, paper_beta, uniform_support
+from evenhand.dual.parity import make_parity
+from evenhand.dual.policy import SoftmaxPolicy
+from evenhand.dual.problem import DualProblem
+from evenhand.solvers import Callback, SolverResult, make_solver, run
+from reproduction.rows import PaperRows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ParityStep:
+    """The dual problem of the unlabelled rows, and the way from its multipliers to a policy."""
+
+    support: Support
+    problem: DualProblem
+    group_prior: FloatArray
+
+    @classmethod
+    def of(cls, rows: PaperRows, epsilon: float, parity: str = "pmf", prior: str = "tau") -> "ParityStep":
+        """L = sqrt(n) and beta = sqrt(n) log2(sqrt(n)), as the paper's experiments have it.
+
+        `prior` is "tau", the mean of the group probabilities of these rows, or "labels", the groups'
+        shares in the whole data set, as in the published code. The latter has no exact solution at small
+        epsilon (DESIGN 3.1), which is why `ParityPostprocessor` would refuse it.
+        """
+        scores, group_proba = rows.nuisances(rows.split.unlabeled)
+        support = uniform_support(*rows.bounds, automatic_n_atoms(len(scores)))
+        shares = group_proba.mean(axis=0)
+        if prior == "labels":
+            shares = np.bincount(rows.groups) / len(rows.groups)
+        problem = DualProblem.from_rows(
+            support.scale(support.clip(scores)),
+            group_proba,
+            atoms=support.normalised(),
+            parity=make_parity(parity, support.normalised()),
+            slack=np.full(group_proba.shape[1], epsilon),
+            temperature=paper_beta(len(scores)),
+            group_prior=shares,
+        )
+        return cls(support, problem, shares)
+
+    def solve(self, solver: str, budget: int, seed: int, callback: Callback | None = None) -> SolverResult:
+        """Spend `budget` gradients of single rows."""
+        return run(make_solver(solver, max_iter=budget, random_state=seed), self.problem, callback=callback)
+
+    def policy(self, multipliers: FloatArray) -> SoftmaxPolicy:
+        """The policy that multipliers stand for."""
+        tilt = self.problem.parity.operator.adjoint(multipliers)
+        return SoftmaxPolicy(self.support, self.group_prior, tilt, self.problem.temperature)

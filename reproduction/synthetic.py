@@ -1,0 +1,37 @@
+"""The four groups of the paper's appendix: how predictions are distributed before and after."""
+
+import numpy as np
+
+from evenhand.datasets import make_paper_synthetic
+from evenhand.estimators.postprocessor import ParityPostprocessor
+from evenhand.metrics import ks_unfairness
+from reproduction.comparison import PAPER_SOLVER
+from reproduction.frames import Row
+from reproduction.parity_step import ParityStep
+from reproduction.rows import prepare_bunch
+from reproduction.runner import Cell
+
+
+def compute_synthetic(cell: Cell) -> list[Row]:
+    """Mass of each atom in each group of the test rows, and the group's distance from all."""
+    rows = prepare_bunch(make_paper_synthetic(random_state=cell.split), "text", cell.split)
+    scores, group_proba = rows.nuisances(rows.split.test)
+    step = ParityStep.of(rows, cell["epsilon"])
+    atoms = step.support.atoms
+    if cell.method == "base":
+        nearest = np.abs(scores[:, None] - atoms).argmin(axis=1)
+        pmf = np.eye(len(atoms))[nearest]
+    elif cell.method == "paper":
+        found = step.solve(PAPER_SOLVER, cell["budget"], cell.split)
+        pmf = step.policy(found.multipliers).pmf(scores, group_proba)
+    else:
+        options = {"epsilon": cell["epsilon"], "bounds": rows.bounds, "beta": "paper"}
+        model = ParityPostprocessor(parity="cdf", **options)
+        pmf = model.fit(*rows.nuisances(rows.split.unlabeled)).predict_pmf(scores, group_proba)
+    groups = rows.groups[rows.split.test]
+    distances = ks_unfairness(pmf, groups)
+    return [
+        {"group": int(group), "ks": distances[group], "atom": float(atom), "mass": float(mass)}
+        for group in np.unique(groups)
+        for atom, mass in zip(step.support.normalised(), pmf[groups == group].mean(axis=0), strict=True)
+    ]

@@ -1,0 +1,1 @@
+"""Small tools without a word of the method: files, frames, extras, progress, types, checks of arrays."""

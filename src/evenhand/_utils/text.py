@@ -1,0 +1,11 @@
+"""Text for messages."""
+
+
+def plain(text: object) -> str:
+    """One line without control characters, whatever a file's names hold.
+
+    >>> plain(" two   words ")
+    'two words'
+    """
+    words = " ".join(str(text).split())
+    return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in words)

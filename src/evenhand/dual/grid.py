@@ -1,0 +1,266 @@
+"""The atoms: where predictions live, and the scale on which everything is solved."""
+
+import math
+import sys
+import warnings
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from evenhand._utils.typing import FloatArray
+from evenhand._utils.validation import as_floats
+from evenhand.exceptions import ClippingWarning
+
+MAX_AUTO_ATOMS = 201  # discretisation costs 1 / L^2 in risk and L in time: see benchmarks
+NARROWEST = 1e-12  # half of the width of an automatic range, over its centre
+MARGIN = 0.02  # of the range of the scores, on each side of automatic bounds
+TAIL = 0.01  # share of the rows on each side that may be cut
+FENCE = 100.0  # widths of the rest beyond which a tail is cut: the rest would share two of 201 atoms
+FEWEST_TO_CUT = 20  # rows: of fewer, none can be told to be an outlier
+LOWEST_PAPER_BETA = 1.0  # sqrt(n) log2(sqrt(n)) is zero for one row
+# Smoothing adds 1 / (8 beta) times the squared range of the atoms to the risk, on average: at 10 000 a
+# thousandth of a usual one. More costs time and saves nothing that a test set could show.
+SHARP_BETA = 10_000.0
+SHARP_BETA_PER_ROW = 8.0  # of few rows: policies that follow them less closely keep parity better on others
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Support:
+    """Sorted atoms in the user's units, and the map `(x - centre) / half_width` that takes them to [-1, 1].
+
+    Scores outside `bounds` are read as the nearest bound, when fitting and when predicting alike.
+    """
+
+    atoms: FloatArray  # (n_atoms,), increasing
+    bounds: tuple[float, float]
+
+    @property
+    def centre(self) -> float:
+        """Middle of the atoms' range."""
+        return float(self.atoms[0] / 2 + self.atoms[-1] / 2)
+
+    @property
+    def half_width(self) -> float:
+        """Half of the atoms' range: one unit of the normalised scale, in the user's units."""
+        return float(self.atoms[-1] / 2 - self.atoms[0] / 2)
+
+    def scale(self, values: FloatArray) -> FloatArray:
+        """Values on the normalised scale."""
+        return (values - self.centre) / self.half_width
+
+    def normalised(self) -> FloatArray:
+        """The atoms on the normalised scale, from -1 to 1."""
+        scaled = self.scale(self.atoms)
+        scaled[0], scaled[-1] = -1.0, 1.0
+        return scaled
+
+    def clip(self, scores: FloatArray) -> FloatArray:
+        """Scores with those outside the bounds moved to the nearest bound."""
+        return np.clip(scores, *self.bounds)
+
+    def count_outside(self, scores: FloatArray) -> int:
+        """Number of scores outside the bounds."""
+        low, high = self.bounds
+        return int(np.count_nonzero((scores < low) | (scores > high)))
+
+
+def warn_of_clipping(
+    support: Support, n_clipped: int, n_rows: int, *, automatic: bool, stacklevel: int, full: bool = False
+) -> None:
+    """Say how many scores were outside the bounds, if any, and what to do about them."""
+    if n_clipped == 0:
+        return
+    low, high = support.bounds
+    outside = f"{n_clipped} of {n_rows} scores lie outside bounds=({low:g}, {high:g})"
+    how = 'and were moved to the nearest bound. Widen the bounds, or pass bounds="auto".'
+    if automatic:
+        how = (
+            'that bounds="auto" found: outliers so far off that nearly all others would share one '
+            "atom. They were moved to the nearest bound. Look at them, or pass bounds=(low, high)."
+        )
+    if automatic and full:
+        how = (
+            'and the grid of bounds="auto" has grown as far as it may. They were moved to the nearest bound. '
+            "Start a new model, with bounds=(low, high) that cover what may come."
+        )
+    warnings.warn(f"{outside} {how}", ClippingWarning, stacklevel=stacklevel + 1)
+
+
+def uniform_support(low: float, high: float, n_atoms: int) -> Support:
+    """Equally spaced atoms from `low` to `high`.
+
+    >>> uniform_support(0.0, 10.0, 3).atoms
+    array([ 0.,  5., 10.])
+    >>> uniform_support(0.0, 10.0, 3).normalised()
+    array([-1.,  0.,  1.])
+    """
+    steps = np.linspace(0.0, 1.0, n_atoms)
+    return Support(low * (1.0 - steps) + high * steps, (low, high))
+
+
+def make_support(atoms: Any, bounds: Any, scores: FloatArray, weights: FloatArray | None = None) -> Support:
+    """The support that `atoms` and `bounds` ask for.
+
+    `atoms` is "auto" (`automatic_n_atoms`), a number of equally spaced atoms, or the atoms themselves;
+    `bounds` is "auto" (`automatic_bounds`) or `(low, high)`. With atoms of the user's own automatic bounds
+    are infinite, since the cost of an atom is defined for any score.
+    """
+    limits = _check_bounds(bounds)
+    n_atoms = _number_of_atoms(atoms, len(scores))
+    if n_atoms is None:
+        return Support(_check_atoms(atoms), limits or (-math.inf, math.inf))
+    return uniform_support(*(limits or automatic_bounds(scores, weights)), n_atoms)
+
+
+def make_class_support(atoms: Any, n_atoms: int) -> Support:
+    """The atoms of a cost matrix: 0, 1, ..., or the user's own, one for each of its columns."""
+    if isinstance(atoms, str) and atoms != "auto":
+        raise ValueError(f"With a cost matrix atoms are its {n_atoms} columns: got atoms={atoms!r}.")
+    own = np.arange(float(n_atoms)) if isinstance(atoms, str | Integral) else _check_atoms(atoms)
+    asked = int(atoms) if isinstance(atoms, Integral) else len(own)
+    if asked != n_atoms:
+        raise ValueError(f"The cost matrix has {n_atoms} columns, one for each atom: got {asked} atoms.")
+    return Support(own, (-math.inf, math.inf))
+
+
+def automatic_n_atoms(n_rows: int) -> int:
+    """`2 L + 1` atoms with `L = floor(sqrt(n))`, as in the paper, up to `MAX_AUTO_ATOMS`.
+
+    >>> automatic_n_atoms(794), automatic_n_atoms(1_000_000)
+    (57, 201)
+    """
+    return min(2 * math.isqrt(n_rows) + 1, MAX_AUTO_ATOMS)
+
+
+def automatic_bounds(scores: FloatArray, weights: FloatArray | None = None) -> tuple[float, float]:
+    """The range of the scores, without far outliers, and `MARGIN` of it on each side.
+
+    The margin is for new rows a little outside of those seen. A score is a far outlier when it is more
+    than `FENCE` times the width of the central scores away from them; central are all but `TAIL` of the
+    weight on each side, or one row where that is less. Cut scores would have left nearly everybody on one
+    or two atoms. Normal, uniform and bimodal scores never are, nor lognormal ones up to a sigma of 1.5 or
+    so. Scores that are all (almost) the same get a range around them.
+
+    >>> automatic_bounds(np.array([3.0, 1.0, 2.0]))
+    (0.96, 3.04)
+    >>> automatic_bounds(np.append(np.linspace(1.0, 3.0, 999), 1e12))
+    (0.96, 3.04)
+    """
+    low, high = range_without_outliers(scores, weights)
+    centre, half_width = low / 2 + high / 2, high / 2 - low / 2
+    narrowest = NARROWEST * abs(centre)
+    if half_width > narrowest:
+        margin = 2 * MARGIN * half_width
+        largest = sys.float_info.max
+        return max(low - margin, -largest), min(high + margin, largest)
+    half_width = narrowest or 1.0
+    return centre - half_width, centre + half_width
+
+
+def range_without_outliers(scores: FloatArray, weights: FloatArray | None = None) -> tuple[float, float]:
+    """Lowest and highest score, far outliers left out (`automatic_bounds` says which)."""
+    low, high = float(scores.min()), float(scores.max())
+    n_rows = len(scores)
+    if n_rows < FEWEST_TO_CUT:
+        return low, high
+    near, far = _central_range(scores, weights, max(TAIL, 1.5 / n_rows))  # 1.5: one row, however rounded
+    width = far - near
+    # Where the central scores are all the same, any grid that has them serves the others best.
+    if not NARROWEST * max(abs(near), abs(far)) < width < math.inf:
+        return low, high
+    if near - FENCE * width <= low and high <= far + FENCE * width:
+        return low, high
+    kept = scores[(scores >= near - FENCE * width) & (scores <= far + FENCE * width)]
+    return float(kept.min()), float(kept.max())
+
+
+def _central_range(scores: FloatArray, weights: FloatArray | None, share: float) -> tuple[float, float]:
+    """Lowest and highest of the scores that remain without `share` of the weight on each side."""
+    n_rows = len(scores)
+    if weights is None:
+        first, last = int(share * n_rows), math.ceil((1.0 - share) * n_rows) - 1
+        ranked = np.partition(scores, [first, last])  # a sort would take as long as a pass over the rows
+        return float(ranked[first]), float(ranked[last])
+    order = np.argsort(scores)
+    below = np.cumsum(weights[order])
+    first, last = np.searchsorted(below, [share, below[-1] - share], side="right")
+    return float(scores[order[first]]), float(scores[order[last]])
+
+
+def automatic_beta(n_rows: int) -> float:
+    """`min(8 n, 10 000)` on the normalised scale, or the paper's where that is more.
+
+    The paper's beta is low because its solvers need a smooth problem. One that solves it exactly does not,
+    and the risk that smoothing adds at every tolerance is often more than parity itself asks for
+    (docs/reproduction.md has what it does on the paper's data sets).
+
+    >>> automatic_beta(800), automatic_beta(100_000)
+    (6400.0, 10000.0)
+    """
+    return max(min(SHARP_BETA_PER_ROW * n_rows, SHARP_BETA), paper_beta(n_rows))
+
+
+def paper_beta(n_rows: int) -> float:
+    """`sqrt(n) log2(sqrt(n))` on the normalised scale, at least one.
+
+    The rule of the paper's experiments. They write `log` without a base; it is read as base two here, as
+    everywhere else in the paper's choices of parameters, and gives 136 on its splits of 800 rows.
+
+    >>> round(paper_beta(800))
+    136
+    """
+    root = math.sqrt(n_rows)
+    return max(root * math.log2(root), LOWEST_PAPER_BETA)
+
+
+def check_beta(beta: Any, automatic: float, n_rows: int) -> float:
+    """A positive finite number: `automatic` for "auto", that of as many rows for "paper"."""
+    if isinstance(beta, str) and beta in ("auto", "paper"):
+        return automatic if beta == "auto" else paper_beta(n_rows)
+    checked = None if isinstance(beta, str | bool) else as_floats(beta, "beta")
+    if checked is None or checked.ndim != 0 or not 0 < float(checked) < math.inf:
+        raise ValueError(f'beta must be "auto", "paper", "cv" or a positive number: got {beta!r}.')
+    return float(checked)
+
+
+def _number_of_atoms(atoms: Any, n_rows: int) -> int | None:
+    """How many atoms to place, or None where the user placed them."""
+    if isinstance(atoms, str):
+        if atoms != "auto":
+            raise ValueError(f'atoms must be "auto", "cv", a number of atoms, or the atoms: got {atoms!r}.')
+        return automatic_n_atoms(n_rows)
+    if isinstance(atoms, Integral):
+        if atoms < 2 or isinstance(atoms, bool):
+            raise ValueError(f"atoms must be at least 2: got {atoms}.")
+        return int(atoms)
+    return None
+
+
+def _check_atoms(atoms: Any) -> FloatArray:
+    checked = as_floats(atoms, "atoms")
+    if checked.ndim != 1 or len(checked) < 2:
+        raise ValueError(f"atoms needs at least two values in one dimension: got shape {checked.shape}.")
+    if not np.isfinite(checked).all():
+        raise ValueError("atoms must be finite.")
+    steps = np.diff(checked)
+    if steps.min() < 0:
+        raise ValueError("atoms must be sorted in increasing order: pass np.unique(atoms).")
+    if steps.min() == 0:
+        repeated = checked[int(np.argmin(steps))]
+        raise ValueError(f"atoms must differ: {repeated:g} is there twice. Pass np.unique(atoms).")
+    return checked.copy()
+
+
+def _check_bounds(bounds: Any) -> tuple[float, float] | None:
+    """`(low, high)`, or None for "auto"."""
+    if isinstance(bounds, str) and bounds == "auto":
+        return None
+    checked = None if isinstance(bounds, str) else as_floats(bounds, "bounds")
+    if checked is None or checked.shape != (2,) or not np.isfinite(checked).all():
+        raise ValueError(f'bounds must be "auto" or two finite numbers (low, high): got {bounds!r}.')
+    low, high = float(checked[0]), float(checked[1])
+    if low >= high:
+        raise ValueError(f"bounds must have low < high: got {bounds!r}.")
+    return low, high

@@ -1,0 +1,105 @@
+"""The paper's own form of the dual, over `(Lambda, V) >= 0` with `Phi = Lambda - V`.
+
+It is the form that the stochastic solvers run on and that the paper's lemmas are about. It holds for
+every notion whose constraint is a sup-norm; the arrays have shape (2, n_constraints, n_groups).
+"""
+
+import numpy as np
+from scipy.special import softmax
+
+from evenhand._kernels.chunks import chunk_bounds
+from evenhand._utils.typing import FloatArray, IntArray
+from evenhand.dual.objective import evaluate
+from evenhand.dual.parity import matrix
+from evenhand.dual.problem import DualProblem
+
+
+def split(multipliers: FloatArray) -> FloatArray:
+    """The smallest `(Lambda, V) >= 0` with `Lambda - V = Phi`."""
+    return np.stack([np.maximum(multipliers, 0.0), np.maximum(-multipliers, 0.0)])
+
+
+def merge(point: FloatArray) -> FloatArray:
+    """`Phi = Lambda - V`."""
+    merged: FloatArray = point[0] - point[1]
+    return merged
+
+
+def projected_objective(problem: DualProblem, point: FloatArray) -> float:
+    """F(Lambda, V), eq. (5) of the paper."""
+    multipliers = merge(point)
+    smooth = evaluate(problem.with_slack(np.zeros(problem.n_groups)), multipliers).value
+    return smooth + float(point.sum(axis=(0, 1)) @ problem.slack)
+
+
+def projected_gradient(problem: DualProblem, violation: FloatArray) -> FloatArray:
+    """Gradient of F(Lambda, V) from `V = A E[pi t^T]` (paper, eq. 10)."""
+    return np.stack([violation + problem.slack, -violation + problem.slack])
+
+
+def gradient_map(problem: DualProblem, point: FloatArray, violation: FloatArray, step: float) -> FloatArray:
+    """`(w - (w - step * grad)_+) / step = min(w / step, grad)` (paper, eq. 8)."""
+    return np.minimum(point / step, projected_gradient(problem, violation))
+
+
+def gradient_map_norm(problem: DualProblem, point: FloatArray, violation: FloatArray, step: float) -> float:
+    """Euclidean norm of the gradient map."""
+    return float(np.linalg.norm(gradient_map(problem, point, violation, step)))
+
+
+def variance_bound(group_prior: FloatArray) -> float:
+    """`sigma^2 = sum_s (1 - p_s) / p_s`, the bound for known tau (paper, Lemma 4.1).
+
+    >>> variance_bound(np.array([0.5, 0.5]))
+    2.0
+    """
+    return float(np.sum((1.0 - group_prior) / group_prior))
+
+
+def imbalance_spread(problem: DualProblem) -> float:
+    """`E |t|^2` on the rows: sigma-hat squared of the paper's appendix on unknown eta and tau."""
+    second = np.zeros((problem.n_kept, problem.n_kept))
+    for start, stop in chunk_bounds(problem.n_rows):  # not at once: the rows may be more than memory holds
+        kept = problem.design[: problem.n_kept, start:stop]
+        second += (kept * problem.weights[start:stop]) @ kept.T
+    return float(np.trace(problem.mixing.T @ second @ problem.mixing))
+
+
+def gradient_variance(problem: DualProblem) -> float:
+    """Bound on the variance of a single-row gradient (Lemma 4.1 for any operator).
+
+    `E |A pi t^T|^2 <= max_l |A e_l|^2 E |t|^2`, since pi is a mean of unit vectors e_l.
+    """
+    columns = matrix(problem.parity.operator)
+    return float((columns**2).sum(axis=0).max()) * imbalance_spread(problem)
+
+
+def smoothness(problem: DualProblem, spread: float | None = None) -> float:
+    """Lipschitz constant M of the gradient (Lemma 3.4 for any operator).
+
+    The paper's `2 beta sigma^2` for the identity. In general the Hessian holds the covariance of the
+    points A e_l under pi, at most their squared radius around any centre. `spread` is `E |t|^2`, that of
+    the problem's rows by default.
+    """
+    columns = matrix(problem.parity.operator)
+    centre = (columns.min(axis=1) + columns.max(axis=1)) / 2
+    radius = ((columns - centre[:, None]) ** 2).sum(axis=0).max()
+    largest = (columns**2).sum(axis=0).max()
+    spread = imbalance_spread(problem) if spread is None else spread
+    bound = 2.0 * problem.temperature * spread * float(min(radius, largest))
+    return max(bound, np.finfo(float).tiny)  # no row tells the groups apart: any step will do
+
+
+def stochastic_gradient(problem: DualProblem, point: FloatArray, rows: IntArray) -> FloatArray:
+    """Mean of the single-row gradients of F(Lambda, V) over `rows` (paper, eq. 11).
+
+    A row's gradient is `(+g + epsilon, -g + epsilon)` with `g = A pi t^T`. Its mean is the gradient of F
+    when rows are drawn in proportion to the problem's weights. Returns shape (2, n_constraints, n_groups).
+    """
+    features = problem.design[:, rows]
+    tilt = problem.parity.operator.adjoint(merge(point)) @ problem.mixing.T
+    loadings = np.concatenate([tilt, problem.cost.loadings], axis=1)
+    logits = problem.temperature * (features.T @ loadings.T + problem.cost.offset)
+    imbalance = features[: problem.n_kept].T @ problem.mixing
+    moments = softmax(logits, axis=1).T @ imbalance / features.shape[1]
+    return projected_gradient(problem, problem.parity.operator.apply(moments))

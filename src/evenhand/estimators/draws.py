@@ -1,0 +1,275 @@
+"""Uniform numbers for draws: a keyed hash of who the row is, so that a row keeps its draw.
+
+The same row gets the same number in any batch, order, process or machine. Without the key nobody can
+work out, or shop for, the draw of a row: pass your own integer `random_state` and keep it to yourself.
+"""
+
+from collections.abc import Callable, Iterable
+from numbers import Integral
+from typing import Any, TypeAlias
+from uuid import UUID
+
+import narwhals.stable.v1 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand._kernels.chunks import run_chunks
+from evenhand._kernels.hashing import siphash_cells_into, siphash_into, siphash_sparse_into
+from evenhand._utils.typing import AnyArray, FloatArray
+from evenhand.estimators.features import DenseTable, read_table
+
+HashArray: TypeAlias = NDArray[np.uint64]
+RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
+
+DEFAULT_KEY = b"evenhand draws 1"  # public on purpose: draws are reproducible before they are secret
+GRID = 2.0**20  # cells per unit; see `uniforms_from_rows`
+
+_ROW_TAG, _TABLE_TAG = ord("r"), ord("c")  # ids start with i, I, s, b or f: no message is two things
+
+
+def key_from(random_state: RandomState) -> HashArray:
+    """The 128-bit key of a `random_state`, shape (2,).
+
+    None is a fixed public key. An integer goes through `numpy.random.SeedSequence`, whose output NumPy
+    keeps stable. A generator gives two words of its stream.
+
+    >>> key_from(7).dtype, bool((key_from(7) == key_from(7)).all())
+    (dtype('uint64'), True)
+    """
+    if random_state is None:
+        return np.frombuffer(DEFAULT_KEY, "<u8").astype(np.uint64)
+    if isinstance(random_state, Integral):
+        words = np.random.SeedSequence(_check_seed(random_state)).generate_state(2, np.uint64)
+        return words.astype(np.uint64)
+    if isinstance(random_state, np.random.Generator):
+        return random_state.integers(0, 2**64, size=2, dtype=np.uint64)
+    if isinstance(random_state, np.random.RandomState):
+        return np.frombuffer(random_state.bytes(16), "<u8").astype(np.uint64)
+    raise _unknown_random_state(random_state)
+
+
+def uniforms_from_rows(scores: FloatArray, group_proba: FloatArray, key: HashArray) -> FloatArray:
+    """One uniform number in (0, 1) for each row, hashed from what the policy sees of it.
+
+    The same features may come out of a model with other last bits in a batch of another size (BLAS), so
+    scores, on the normalised scale, and probabilities are first rounded to a grid of 2^-20: noise of
+    1e-15 moves a value over the edge of its cell about once in 10^9 values. Noise of float32 models
+    (1e-7) does so once in ten: give `ids` there. Rows in the same cell share their draw: each still
+    follows its policy, but they are not independent of each other.
+
+    Parameters
+    ----------
+    scores : array of shape (n_rows,) or (n_rows, n_classes)
+        On the normalised scale of the support, or class probabilities.
+    group_proba : array of shape (n_rows, n_groups)
+    key : array of shape (2,)
+        From `key_from`.
+    """
+
+    def words(start: int, stop: int) -> FloatArray:
+        cells = np.column_stack([scores[start:stop], group_proba[start:stop]])
+        with np.errstate(over="ignore"):  # scores beyond all bounds are in one cell
+            return np.rint(cells * GRID)
+
+    width = (1 if scores.ndim == 1 else scores.shape[1]) + group_proba.shape[1]
+    return _to_uniforms(_hash_words(words, len(scores), width, _ROW_TAG, key))
+
+
+def uniforms_from_table(X: Any, key: HashArray) -> FloatArray:
+    """One uniform number in (0, 1) for each row of raw features, the same in any container.
+
+    X is an array, a list of rows, a frame of pandas, polars or another library, or a sparse matrix. What
+    counts is the value of each cell and its place: numbers as float64 (3 is 3.0, True is 1, -0.0 is 0.0),
+    categories by their value, moments as instants (a date is its midnight, a zone is taken to UTC), all
+    missing values alike. Names of columns do not count. A row's number depends on no other row, and a
+    column that turns from integers to floats because another row lacks a value changes nothing.
+
+    Parameters
+    ----------
+    X : array, frame or sparse matrix of shape (n_rows, n_features)
+    key : array of shape (2,)
+        From `key_from`.
+
+    Examples
+    --------
+    >>> in_an_array = uniforms_from_table(np.array([[1.0, 0.0], [2.0, np.nan]]), key_from(0))
+    >>> in_a_list = uniforms_from_table([[True, 0], [2, None]], key_from(0))
+    >>> in_an_array == in_a_list
+    array([ True,  True])
+    """
+    table = read_table(X)
+    head = np.uint64(_TABLE_TAG | table.n_columns << 8)  # rows of another width are other rows
+    out = np.empty(table.n_rows, np.uint64)
+
+    def run(start: int, stop: int) -> None:
+        if isinstance(table, DenseTable):
+            siphash_cells_into(out[start:stop], table.words(start, stop, key), head, key[0], key[1])
+        else:
+            siphash_sparse_into(out[start:stop], *table.words(start, stop), head, key[0], key[1])
+
+    run_chunks(run, table.n_rows, 8 * table.n_columns)
+    return _to_uniforms(out)
+
+
+def uniforms_from_ids(ids: Any, key: HashArray) -> FloatArray:
+    """One uniform number in (0, 1) for each id, the same in any container.
+
+    Integers, strings, bytes, UUIDs and floats (whole ones count as integers, since a missing value
+    elsewhere in a column turns integers into floats) may come in lists, NumPy arrays or series of any
+    data frame.
+
+    >>> in_a_list = uniforms_from_ids([17, 4], key_from(0))
+    >>> in_an_array = uniforms_from_ids(np.array([4, 17], dtype=np.uint8), key_from(0))
+    >>> in_a_list == in_an_array[::-1]
+    array([ True,  True])
+    """
+    data, offsets = _messages(_id_values(ids))
+    return _to_uniforms(_hash_messages(data, offsets, key))
+
+
+def uniforms_from_generator(n_rows: int, random_state: RandomState) -> FloatArray:
+    """Fresh uniform numbers in (0, 1), shape (n_rows,)."""
+    if isinstance(random_state, Integral):
+        random_state = np.random.default_rng(_check_seed(random_state))
+    if isinstance(random_state, np.random.Generator):
+        return _to_uniforms(random_state.integers(0, 2**64, size=n_rows, dtype=np.uint64))
+    if isinstance(random_state, np.random.RandomState):
+        return _to_uniforms(np.frombuffer(random_state.bytes(8 * n_rows), "<u8").astype(np.uint64))
+    raise _unknown_random_state(random_state)
+
+
+def choose_uniforms(
+    n_rows: int,
+    key: HashArray,
+    random_state: RandomState,
+    ids: Any,
+    from_rows: Callable[[], FloatArray],
+) -> FloatArray:
+    """Uniform numbers as a `predict` was asked: by id, afresh, or by what the rows hold."""
+    if ids is None:
+        return from_rows() if random_state is None else uniforms_from_generator(n_rows, random_state)
+    if random_state is not None:
+        raise ValueError("ids asks for the same draws again and random_state for fresh ones: pass one.")
+    uniforms = uniforms_from_ids(ids, key)
+    if len(uniforms) != n_rows:
+        raise ValueError(f"ids has {len(uniforms)} values, but there are {n_rows} rows.")
+    return uniforms
+
+
+def _check_seed(seed: Any) -> int:
+    if seed < 0:
+        raise ValueError(f"random_state must not be negative: got {seed}.")
+    return int(seed)
+
+
+def _unknown_random_state(random_state: object) -> ValueError:
+    return ValueError(
+        "random_state must be None, an integer, a numpy.random.Generator or a "
+        f"numpy.random.RandomState: got {type(random_state).__name__}."
+    )
+
+
+def _to_uniforms(hashes: HashArray) -> FloatArray:
+    """Middles of 2^52 equal cells: the middles of 2^53 would round up to 1.0."""
+    return ((hashes >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+
+
+def _hash_words(
+    words: Callable[[int, int], FloatArray], n_rows: int, width: int, tag: int, key: HashArray
+) -> HashArray:
+    """Hash `width` floats for each row, chunk by chunk."""
+    out = np.empty(n_rows, np.uint64)
+
+    def run(start: int, stop: int) -> None:
+        block = np.empty((stop - start, 1 + width), "<u8")
+        block[:, 0] = tag
+        block[:, 1:] = (words(start, stop) + 0.0).view(np.uint64)  # + 0.0: no negative zero
+        offsets = np.arange(stop - start + 1) * (8 * (1 + width))
+        siphash_into(out[start:stop], block.view(np.uint8).ravel(), offsets, key[0], key[1], 0, stop - start)
+
+    run_chunks(run, n_rows, 8 * width)
+    return out
+
+
+def _hash_messages(data: NDArray[np.uint8], offsets: NDArray[np.int64], key: HashArray) -> HashArray:
+    n_rows = len(offsets) - 1
+    out = np.empty(n_rows, np.uint64)
+
+    def run(start: int, stop: int) -> None:
+        siphash_into(out, data, offsets, key[0], key[1], start, stop)
+
+    run_chunks(run, n_rows, max(1, len(data) // max(1, n_rows)))
+    return out
+
+
+def _id_values(ids: Any) -> AnyArray:
+    """The ids as a 1-d array whose elements are what the user gave."""
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        raise ValueError(f"ids needs one value per row: got {type(ids).__name__}.")
+    native = nw.from_native(ids, eager_only=True, allow_series=True, pass_through=True)
+    if isinstance(native, nw.Series):
+        return np.asarray(native.to_numpy())
+    if isinstance(native, nw.DataFrame) or getattr(ids, "ndim", 1) != 1:
+        raise ValueError("ids must be one-dimensional: pass one column, or join several into text.")
+    if isinstance(ids, np.ndarray):
+        return ids
+    # a list goes element by element: NumPy would turn [1, "a"] into two strings
+    return np.fromiter(ids, dtype=object)
+
+
+def _messages(values: AnyArray) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Canonical bytes of each id, joined, and where each begins."""
+    whole = _as_int64(values)
+    if whole is not None:
+        block = np.empty((len(whole), 9), np.uint8)
+        block[:, 0] = ord("i")
+        block[:, 1:] = whole.astype("<i8").view(np.uint8).reshape(-1, 8)
+        return block.ravel(), np.arange(len(whole) + 1) * 9
+    if values.dtype.kind not in "iubfUSO":
+        raise _unknown_id(values[0])
+    encoded = [_encode(value) for value in values.tolist()]
+    offsets = np.zeros(len(encoded) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=offsets[1:])
+    return np.frombuffer(b"".join(encoded), np.uint8), offsets
+
+
+def _as_int64(values: AnyArray) -> NDArray[np.int64] | None:
+    """Numeric ids that are all whole and fit 64 bits, the common case, in one go."""
+    kind = values.dtype.kind
+    if kind in "ib" or (kind == "u" and (values.dtype.itemsize < 8 or np.all(values < 2**63))):
+        return values.astype(np.int64)
+    if kind == "f" and np.all((values == np.floor(values)) & (np.abs(values) < 2.0**63)):
+        return values.astype(np.int64)
+    return None
+
+
+def _encode(value: Any) -> bytes:
+    if isinstance(value, str):
+        return b"s" + value.encode("utf-8", "surrogatepass")
+    if isinstance(value, float | np.floating):
+        if not np.isfinite(value):
+            raise ValueError(f"ids must not be missing or infinite: got {value}.")
+        if not float(value).is_integer():
+            return b"f" + np.array(value, "<f8").tobytes()
+        value = int(value)
+    if isinstance(value, int | np.integer | np.bool_):
+        return _encode_integer(int(value))
+    if isinstance(value, bytes):
+        return b"b" + value
+    if isinstance(value, UUID):
+        return b"s" + str(value).encode()
+    raise _unknown_id(value)
+
+
+def _encode_integer(value: int) -> bytes:
+    if -(2**63) <= value < 2**63:
+        return b"i" + value.to_bytes(8, "little", signed=True)
+    return b"I" + value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+
+
+def _unknown_id(value: object) -> ValueError:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return ValueError("ids must not be missing: a row without an id has no draw to keep.")
+    return ValueError(
+        f"ids must be integers, text, bytes or UUIDs: got {type(value).__name__}. Convert them to text."
+    )

@@ -1,0 +1,402 @@
+"""ParityPostprocessor: scores and group probabilities in, a policy at parity out."""
+
+from typing import Any, Self
+
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from evenhand._utils.typing import AnyArray, FloatArray
+from evenhand._utils.validation import (
+    Labels,
+    Rows,
+    check_epsilon,
+    check_levels,
+    check_prior,
+    check_rows_of,
+    label_array,
+)
+from evenhand.certificates import Certificate
+from evenhand.dual.costs import Cost, make_cost
+from evenhand.dual.grid import Support, automatic_beta, uniform_support, warn_of_clipping
+from evenhand.dual.parity import make_parity
+from evenhand.dual.policy import SoftmaxPolicy
+from evenhand.dual.prior import resolve_prior
+from evenhand.dual.problem import DualProblem
+from evenhand.estimators.draws import HashArray, RandomState, choose_uniforms, key_from, uniforms_from_rows
+from evenhand.estimators.parity_step import (
+    FrontierRows,
+    certify_in_units,
+    choose_beta,
+    choose_support,
+    read_rows,
+    solve,
+)
+from evenhand.estimators.selection import Selection, is_cv, select
+from evenhand.estimators.streaming import PartialFit
+from evenhand.solvers import Callback, SolverResult, make_solver
+
+
+class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
+    """Turn scores into predictions whose distribution is the same for every group, up to epsilon.
+
+    Row x has a score eta(x) and group probabilities tau(x); p is the share of each group and
+    `t_s = 1 - tau_s / p_s` the imbalance. Among the policies over the atoms y_l that keep the violation
+    `A E[pi(. | X) t_s(X)]` of every group within its epsilon, the fitted one,
+
+        pi(l | x) = softmax_l(beta * (<theta_l, t(x)> - (eta(x) - y_l)^2)),
+
+    has the smallest squared risk (or any other, with `cost`), up to `log(n_atoms) / beta` (paper, Lemmas 3.1
+    to 3.3). The group itself is never looked at: its probability is all that is needed.
+
+    Parameters
+    ----------
+    parity : {"cdf", "pmf", "mean", "tv", "w1"}, default="cdf"
+        What has to agree: "cdf" bounds the Kolmogorov-Smirnov distance between each group's predictions
+        and everybody's, "pmf" the difference of the probability of each atom (paper, eq. 2), "mean" the
+        difference of the average prediction, in the units of the scores, "tv" the total variation
+        distance, and "w1" the Wasserstein-1 distance, in the units of the scores.
+    epsilon : float, array of shape (n_groups,) or dict, default=0.05
+        Tolerance: one for all groups, one for each, or by group label. Zero is allowed.
+    atoms : "auto", "cv", int or array of shape (n_atoms,), default="auto"
+        Where predictions live: the atoms in increasing order, or how many to space equally over the bounds.
+        "auto" takes `2 floor(sqrt(n)) + 1`, as the paper does, and at most 201; "cv" chooses how many on
+        held-out rows, as for beta. With a cost matrix they are its columns, 0, 1, ... unless given.
+    bounds : "auto" or (low, high), default="auto"
+        Range of the outcomes. "auto" covers the scores seen at fit with a margin of 2 % on each side, but for
+        outliers so far off that they would leave nearly everybody on one atom
+        (`evenhand.dual.grid.automatic_bounds`). Scores outside are read as the nearest bound, at fit (with a
+        warning and a count) and at predict. Atoms of your own need no bounds: without any, no score is moved.
+    beta : "auto", "paper", "cv" or float, default="auto"
+        Inverse temperature on the scale where the atoms span [-1, 1]: how closely each row's prediction is
+        bound to the best one for it. The draw around that adds about `(range of the atoms)^2 / (8 beta)` to
+        the risk, whatever epsilon is; a lower beta may keep parity a little better on new rows where few
+        were fitted on. "paper" is `sqrt(n) log2(sqrt(n))`, as in the paper's experiments, and what "auto" is
+        with its stochastic solvers, which need a smooth problem, and with a cost matrix, where only rows near
+        a tie are drawn. Otherwise "auto" is `min(8 n, 10 000)`, or the paper's where that is more, and 20 000
+        with `solver="lp"`. "cv" chooses a multiple of `min(8 n, 10 000)`, from 1/64 to 1, on held-out rows
+        (`evenhand.estimators.selection.Selection` has the rule): it costs about thirty fits.
+    cost : str, cost of `evenhand.costs`, callable or array of shape (n_classes, n_atoms), default="squared"
+        What an atom costs a row: "squared", "absolute", "pinball" (`costs.Pinball(alpha)`), "huber"
+        (`costs.Huber(delta)`), any `cost(scores, atoms)` that returns an array (n_rows, n_atoms), or a
+        matrix of the cost of each atom in each class, where scores are class probabilities. All but the
+        squared cost and matrices need memory for n_rows x n_atoms numbers.
+    solver : str or solver object, default="auto"
+        "auto" is the deterministic "batch"; "lp" solves the linear program too and certifies against it;
+        "sgd", "acsa", "acsa2", "sgd3", "sgd3+acsa" and "sgd3+acsa2" are the paper's. See `evenhand.solvers`.
+    tol : float, default=1e-6
+        Precision of the deterministic solver, on the scale where the atoms span [-1, 1].
+    max_iter : int or None, default=None
+        Most iterations of the solver, or its budget of gradients; None is the solver's own.
+    warm_start : bool, default=False
+        Start from the multipliers of the last fit where their shape agrees.
+    random_state : int, Generator, RandomState or None, default=None
+        Key of the draws of `predict`, and seed of the stochastic solvers. None is a fixed public key: pass
+        an integer of your own, and keep it to yourself, where nobody should foresee a draw.
+
+    Attributes
+    ----------
+    atoms_ : array of shape (n_atoms,)
+    bounds_ : (low, high)
+    beta_ : float
+    groups_ : array of shape (n_groups,)
+        Labels: the columns' names, or 0, 1, ... for arrays without names; `(stratum, name)` with strata.
+    n_groups_ : int
+    group_prior_ : array of shape (n_groups,)
+    epsilon_ : array of shape (n_groups,)
+    n_rows_ : int
+    multipliers_ : array of shape (n_constraints, n_groups)
+        Phi, on the scale where the atoms span [-1, 1].
+    tilt_ : array of shape (n_atoms, n_groups)
+        `theta = A^T Phi`, on the same scale.
+    n_clipped_ : int
+        Number of scores that were outside the bounds.
+    policy_ : SoftmaxPolicy
+    result_ : SolverResult
+    certificate_ : Certificate
+        What was reached on the given rows, and how far it is from the best at most.
+    selection_ : Selection
+        What was tried on held-out rows; only with "cv".
+    stream_ : Stream
+        Where the stream of `partial_fit` stands; only after it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from evenhand import ParityPostprocessor
+    >>> rng = np.random.default_rng(0)
+    >>> group = rng.random(2000) < 0.3
+    >>> scores = rng.normal(np.where(group, 1.0, 2.0), 0.5)
+    >>> proba = np.column_stack([1 - 0.8 * group - 0.1, 0.8 * group + 0.1])
+    >>> model = ParityPostprocessor(epsilon=0.02).fit(scores, proba)
+    >>> model.certificate_.violation.round(2)
+    array([0.01, 0.02])
+    >>> model.predict(scores[:3], proba[:3]).shape
+    (3,)
+    """
+
+    atoms_: FloatArray
+    bounds_: tuple[float, float]
+    beta_: float
+    groups_: AnyArray
+    n_groups_: int
+    group_prior_: FloatArray
+    epsilon_: FloatArray
+    n_rows_: int
+    multipliers_: FloatArray
+    tilt_: FloatArray
+    n_clipped_: int
+    policy_: SoftmaxPolicy
+    result_: SolverResult
+    certificate_: Certificate
+    draw_key_: HashArray
+    selection_: Selection
+
+    def __init__(
+        self,
+        *,
+        parity: str = "cdf",
+        epsilon: Any = 0.05,
+        atoms: Any = "auto",
+        bounds: Any = "auto",
+        beta: Any = "auto",
+        cost: Any = "squared",
+        solver: Any = "auto",
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        warm_start: bool = False,
+        random_state: RandomState = None,
+    ) -> None:
+        self.parity = parity
+        self.epsilon = epsilon
+        self.atoms = atoms
+        self.bounds = bounds
+        self.beta = beta
+        self.cost = cost
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    def fit(
+        self,
+        scores: Any,
+        group_proba: Any,
+        group_prior: Any = None,
+        sample_weight: Any = None,
+        *,
+        strata: Any = None,
+        callback: Callback | None = None,
+    ) -> Self:
+        """Find the policy on rows without labels of any kind.
+
+        A fit that fails leaves the model as it was before.
+
+        Parameters
+        ----------
+        scores : array of shape (n_rows,)
+            eta, the predictions of any regressor; class probabilities (n_rows, n_classes) with a cost matrix.
+        group_proba : array or data frame of shape (n_rows, n_groups)
+            tau, nonnegative, each row summing to one. Names of columns become the groups' labels.
+        group_prior : array of shape (n_groups,) or dict, default=None
+            Shares of the groups; the mean of `group_proba` by default, and best left there: any other prior
+            puts a floor under the violation, and is refused where that floor is above epsilon.
+        sample_weight : array of shape (n_rows,), default=None
+        strata : sequence of n_groups labels, default=None
+            The stratum of each column: parity is then asked for within each stratum, and a row's columns
+            need to sum to at most one there. The column of group s in stratum z holds `P(S = s, Z = z | x)`:
+            `1{F = z} P(S = s | x)` for a factor F that is known, `P(S = s, Y = z | x)` for equalised odds;
+            for several attributes at once a stratum holds the probabilities of one attribute.
+        callback : callable, default=None
+            Called with a `Progress` after every step; stops the solver by returning True.
+        """
+        rows = read_rows(scores, group_proba, sample_weight, strata, make_cost(self.cost))
+        return self._fit_rows(rows, group_prior, callback)
+
+    def _fit_rows(self, rows: Rows, group_prior: Any = None, callback: Callback | None = None) -> Self:
+        """Fit on checked rows, whose labels may be of any kind."""
+        epsilon = check_epsilon(self.epsilon, rows.groups, rows.strata)
+        cost = make_cost(self.cost)
+        # the atoms of a cost matrix are not to be chosen, and its support says so
+        atoms = "auto" if is_cv(self.atoms) and cost.n_classes is None else self.atoms
+        support = choose_support(atoms, self.bounds, rows, cost)
+        solver = make_solver(
+            self.solver, tol=self.tol, max_iter=self.max_iter, random_state=self.random_state
+        )
+        n_rows = len(rows.scores)
+        beta = automatic_beta(n_rows) if is_cv(self.beta) else choose_beta(self.beta, solver, cost, n_rows)
+        key = key_from(self.random_state)
+        selected: dict[str, Selection] = {}
+        if is_cv(self.beta) or is_cv(self.atoms):
+            selected["selection_"] = select(self, rows, epsilon, support, beta)
+            beta = selected["selection_"].beta
+            if is_cv(self.atoms):
+                support = uniform_support(*support.bounds, selected["selection_"].n_atoms)
+        n_clipped = support.count_outside(rows.scores)
+        self._report_clipping(support, n_clipped, n_rows)
+        problem, prior = self._problem(rows, support, cost, epsilon, beta, group_prior)
+        result = solve(solver, problem, self._start(problem, rows), callback)
+        tilt = problem.parity.operator.adjoint(result.multipliers)
+        policy = SoftmaxPolicy(support, prior, tilt, beta, rows.strata, cost)
+        others = {"n_clipped_": n_clipped, "draw_key_": key, **selected}
+        return self._install(problem, result, policy, epsilon, rows.groups, **others)
+
+    def _install(
+        self,
+        problem: DualProblem,
+        result: SolverResult,
+        policy: SoftmaxPolicy,
+        epsilon: FloatArray,
+        groups: Labels,
+        **others: Any,
+    ) -> Self:
+        """Become the model of a solved problem, all at once: a fit that failed before has changed nothing."""
+        fitted = {
+            "atoms_": policy.support.atoms,
+            "bounds_": policy.support.bounds,
+            "beta_": policy.temperature,
+            "groups_": label_array(groups),
+            "n_groups_": len(groups),
+            "group_prior_": policy.group_prior,
+            "epsilon_": epsilon,
+            "n_rows_": problem.n_rows,
+            "multipliers_": result.multipliers,
+            "tilt_": policy.tilt,
+            "policy_": policy,
+            "result_": result,
+            "certificate_": certify_in_units(problem, result, policy, groups),
+        }
+        for name in ("selection_", "stream_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
+        self.__dict__.update(fitted, **others)
+        return self
+
+    def _frontier_rows(
+        self,
+        scores: Any,
+        group_proba: Any,
+        group_prior: Any = None,
+        sample_weight: Any = None,
+        *,
+        strata: Any = None,
+    ) -> FrontierRows:
+        """What `evenhand.frontier` solves for many tolerances."""
+        rows = read_rows(scores, group_proba, sample_weight, strata, make_cost(self.cost))
+        return FrontierRows(clone(self), rows, group_prior, assemble=lambda fitted: fitted)
+
+    def predict_pmf(self, scores: Any, group_proba: Any) -> FloatArray:
+        """Probability of each atom for each row, shape (n_rows, n_atoms).
+
+        This is the policy itself, so it keeps parity: averaged over rows like those of the fit, each
+        group's distribution is within epsilon of everybody's (Lemma 3.2).
+
+        Parameters
+        ----------
+        scores : array of shape (n_rows,)
+        group_proba : array or data frame of shape (n_rows, n_groups)
+            Named columns may come in any order.
+        """
+        rows = self._rows(scores, group_proba)
+        return self.policy_.pmf(rows.scores, rows.group_proba)
+
+    def predict(
+        self, scores: Any, group_proba: Any, random_state: RandomState = None, ids: Any = None
+    ) -> FloatArray:
+        """One atom for each row, drawn from its policy, shape (n_rows,).
+
+        Draws keep parity, up to the noise of drawing. By default the draw is a keyed hash of the row's
+        score and probabilities (`uniforms_from_rows` says how they are rounded): the same
+        row gets the same answer in any batch, order, process or machine, and so do two people who look the
+        same to the model. With `ids` it is a hash of the id alone, and also survives new models.
+
+        Parameters
+        ----------
+        scores : array of shape (n_rows,)
+        group_proba : array or data frame of shape (n_rows, n_groups)
+        random_state : int, Generator, RandomState or None, default=None
+            Anything but None asks for fresh draws instead.
+        ids : array of shape (n_rows,), default=None
+            Integers, text, bytes or UUIDs that say who each row is.
+        """
+        rows = self._rows(scores, group_proba)
+        scaled, key = rows.scores, self.draw_key_
+        if scaled.ndim == 1:
+            scaled = self.policy_.support.scale(scaled)
+        uniforms = choose_uniforms(
+            len(scaled), key, random_state, ids, lambda: uniforms_from_rows(scaled, rows.group_proba, key)
+        )
+        return self.policy_.draw(rows.scores, rows.group_proba, uniforms)
+
+    def predict_mean(self, scores: Any, group_proba: Any) -> FloatArray:
+        """Mean of each row's distribution, shape (n_rows,): the best single number for squared risk.
+
+        It keeps parity of means (`parity="mean"`, or what the other notions imply for it), but in general
+        not of distributions: averaging undoes the spread that made the groups alike.
+        """
+        rows = self._rows(scores, group_proba)
+        return self.policy_.mean(rows.scores, rows.group_proba)
+
+    def predict_quantile(self, scores: Any, group_proba: Any, q: Any = 0.5) -> FloatArray:
+        """Smallest atom whose cumulated probability reaches q, shape (n_rows,).
+
+        In general it does not keep parity, at any fixed q; at a q drawn uniformly for each row it is
+        `predict`.
+
+        Parameters
+        ----------
+        scores : array of shape (n_rows,)
+        group_proba : array or data frame of shape (n_rows, n_groups)
+        q : float or array of shape (n_rows,), default=0.5
+            Strictly between 0 and 1.
+        """
+        rows = self._rows(scores, group_proba)
+        levels = check_levels(q, len(rows.scores))
+        return self.policy_.quantile(rows.scores, rows.group_proba, levels)
+
+    def _report_clipping(self, support: Support, n_clipped: int, n_rows: int) -> None:
+        automatic = isinstance(self.bounds, str)
+        warn_of_clipping(support, n_clipped, n_rows, automatic=automatic, stacklevel=4)
+
+    def _problem(
+        self, rows: Rows, support: Support, cost: Cost, epsilon: FloatArray, beta: float, group_prior: Any
+    ) -> tuple[DualProblem, FloatArray]:
+        """The dual problem on the normalised scale, and the prior it is built with."""
+        atoms = support.normalised()
+        parity = make_parity(self.parity, atoms)
+        scale = support.half_width if parity.in_outcome_units else 1.0
+        prior = resolve_prior(
+            None if group_prior is None else check_prior(group_prior, rows.groups, rows.strata),
+            rows.group_mass(),
+            groups=rows.groups,
+            parity=parity,
+            slack=epsilon / scale,
+            scale=scale,
+            strata=rows.strata,
+            stacklevel=4,
+        )
+        problem = DualProblem.from_rows(
+            rows.scores,
+            rows.group_proba,
+            atoms=atoms,
+            parity=parity,
+            slack=epsilon / scale,
+            temperature=beta,
+            group_prior=prior,
+            weights=rows.weights,
+            strata=rows.strata,
+            costs=(cost.model(support), cost.rows(support, rows.scores)),
+        )
+        return problem, prior
+
+    def _start(self, problem: DualProblem, rows: Rows) -> FloatArray | None:
+        """The last multipliers, where a warm start is asked for and they fit."""
+        last: FloatArray | None = getattr(self, "multipliers_", None)
+        if not self.warm_start or last is None or last.shape != problem.multipliers_shape:
+            return None
+        return last if tuple(self.groups_) == rows.groups else None
+
+    def _rows(self, scores: Any, group_proba: Any) -> Rows:
+        check_is_fitted(self, "policy_")
+        policy = self.policy_
+        labels = tuple(self.groups_.tolist())
+        return check_rows_of(scores, group_proba, labels, policy.strata, policy.cost.n_classes)

@@ -1,0 +1,187 @@
+"""What a policy does to a stream, as running means: all that is kept of rows that have gone by."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from evenhand._kernels.chunks import map_chunks
+from evenhand._kernels.softmax import LOG_2, moments
+from evenhand._utils.typing import FloatArray, IntArray
+from evenhand.dual.imbalance import ImbalanceModel, stratum_sums
+from evenhand.dual.objective import policy_loadings
+from evenhand.dual.parity import Operator, matrix
+from evenhand.dual.problem import DualProblem
+
+_TINY = np.finfo(float).tiny  # in place of a share of zero, whose quotient is not used
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moments:
+    """Means over rows under one policy, in normalised units; none of them depends on the prior.
+
+    A row has a share J_s of each group, and T_s of the stratum that the group is in: `tau_s` and one, where
+    there are no strata.
+    """
+
+    groups: FloatArray  # E[J_s pi_l], (n_groups, n_atoms)
+    squares: FloatArray  # E[J_s^2 pi_l], (n_groups, n_atoms)
+    crossed: FloatArray  # E[J_s T_s pi_l], (n_groups, n_atoms)
+    policy: FloatArray  # E[pi_l], (n_atoms,)
+    costs: FloatArray  # E[feature pi_l] of the features of the cost, (n_features, n_atoms)
+    prior: FloatArray  # E[J_s], (n_groups,)
+    smooth: float  # E[LSE_beta] without the constant
+    peak: float  # E[max_l], the same at beta = infinity
+    constant: float  # mean cost that no atom changes
+    strata: IntArray | None  # stratum of each group, as in `ImbalanceModel`
+
+    @property
+    def stratum_prior(self) -> FloatArray:
+        """E[T_s], (n_groups,)."""
+        return stratum_sums(self.prior, self.strata)
+
+    def stratum_policy(self) -> FloatArray:
+        """E[T_s pi_l] / E[T_s], the mean policy in the stratum of each group, (n_groups, n_atoms)."""
+        totals, shares = stratum_sums(self.groups.T, self.strata).T, self.stratum_prior[:, None]
+        return np.where(shares > 0, totals / np.maximum(shares, _TINY), self.policy)
+
+    def violation(self, operator: Operator) -> FloatArray:
+        """`A E[pi t^T]` at the prior of the same rows, (n_constraints, n_groups); zero for empty groups."""
+        inside = self.stratum_policy()
+        own = self.groups / np.maximum(self.prior, _TINY)[:, None]
+        return operator.apply(np.where(self.prior[:, None] > 0, inside - own, 0.0).T)
+
+    def squared_imbalance(self) -> FloatArray:
+        """E[t_s^2 pi_l] at the prior of the same rows, (n_groups, n_atoms)."""
+        prior, shares = self.prior[:, None], self.stratum_prior[:, None]
+        wholes = stratum_sums(self.crossed.T, self.strata).T / shares**2  # since T_s is the sum of its J
+        products = 2.0 * self.crossed / (prior * shares)
+        return np.maximum(wholes - products + self.squares / prior**2, 0.0)
+
+    def blended(self, other: Self, share: float) -> Self:
+        """The mean over both sets of rows, of which `other` is `share`."""
+        return replace(
+            self,
+            groups=self.groups + share * (other.groups - self.groups),
+            squares=self.squares + share * (other.squares - self.squares),
+            crossed=self.crossed + share * (other.crossed - self.crossed),
+            policy=self.policy + share * (other.policy - self.policy),
+            costs=self.costs + share * (other.costs - self.costs),
+            prior=self.prior + share * (other.prior - self.prior),
+            smooth=self.smooth + share * (other.smooth - self.smooth),
+            peak=self.peak + share * (other.peak - self.peak),
+            constant=self.constant + share * (other.constant - self.constant),
+        )
+
+    def carried(self, before: Self, after: Self, rise: float) -> Self:
+        """The means under another policy: what its change did to some of the rows, added to all.
+
+        `before` and `after` are the means of the same rows under the two policies. Their noise cancels
+        but for the part that the policies disagree on, so a few thousand rows speak for millions. `rise` is
+        by how much more `<Phi, V>` has changed over all rows than over those: the slope of the two maxima
+        is the violation, and that of all rows is known.
+        """
+        return replace(
+            self,
+            groups=self.groups + (after.groups - before.groups),
+            squares=self.squares + (after.squares - before.squares),
+            crossed=self.crossed + (after.crossed - before.crossed),
+            policy=self.policy + (after.policy - before.policy),
+            costs=self.costs + (after.costs - before.costs),
+            smooth=self.smooth + (after.smooth - before.smooth) + rise,
+            peak=self.peak + (after.peak - before.peak) + rise,
+            constant=self.constant + (after.constant - before.constant),
+        )
+
+    def on_wider_grid(self, left: int, right: int, ratio: float, scale: tuple[float, float] | None) -> Self:
+        """The same on a grid with more atoms at its ends, which no row has used.
+
+        Costs on the new normalised scale are `ratio` times those on the old one. With `scale = (a, b)` the
+        feature of the cost is a score, x before and `a x + b` now, and the constant its square; without,
+        there is a feature for each atom.
+        """
+        ends = (left, right)
+        costs, constant = ratio * self.costs, ratio * self.constant
+        if scale is None:
+            costs = np.pad(costs, (ends, ends))
+        else:
+            slope, shift = scale
+            constant += 2 * slope * shift * float(self.costs.sum()) + shift**2
+            costs = np.pad(slope * self.costs + shift * self.policy, ((0, 0), ends))
+        return replace(
+            self,
+            groups=np.pad(self.groups, ((0, 0), ends)),
+            squares=np.pad(self.squares, ((0, 0), ends)),
+            crossed=np.pad(self.crossed, ((0, 0), ends)),
+            policy=np.pad(self.policy, ends),
+            costs=costs,
+            smooth=ratio * (self.smooth - self.constant) + constant,
+            peak=ratio * (self.peak - self.constant) + constant,
+            constant=constant,
+        )
+
+    def matched(self, violation: FloatArray, prior: FloatArray, operator: Operator) -> Self:
+        """The nearest moments with this violation and prior: those of a fit whose rows are gone."""
+        rows = np.concatenate([matrix(operator), np.ones((1, len(self.policy)))])
+        wanted = prior * (operator.apply(self.stratum_policy().T) - violation)
+        missing = np.concatenate([wanted, prior[None]]) - rows @ self.groups.T
+        return replace(self, groups=self.groups + (np.linalg.pinv(rows) @ missing).T, prior=prior)
+
+
+def measure(
+    problem: DualProblem, group_proba: FloatArray, multipliers: FloatArray, strata: IntArray | None = None
+) -> Moments:
+    """The moments of the rows of `problem` under the policy of `multipliers`, in one pass."""
+    loadings, offset = policy_loadings(problem, multipliers)
+    shares, n_groups, n_kept = group_proba.T, group_proba.shape[1], problem.n_kept
+    # what the kernel takes moments of comes first; no logit looks at the shares themselves
+    watched = [shares, shares**2]
+    if strata is not None:  # else shares sum to one, and what is left out here follows
+        watched += [shares * stratum_sums(group_proba, strata).T, np.ones((1, problem.n_rows))]
+    n_watched = sum(map(len, watched))
+    design = np.concatenate([*watched, problem.design[n_kept:], problem.design[:n_kept]])
+    unseen = np.zeros((problem.n_atoms, n_watched))
+    wide = np.concatenate([unseen, loadings[:, n_kept:], loadings[:, :n_kept]], axis=1)
+    sums, smooth, peak = _sum_moments(problem, design, wide, offset)
+    groups = sums[:n_groups]
+    unit = LOG_2 / problem.temperature
+    return Moments(
+        groups=groups,
+        squares=sums[n_groups : 2 * n_groups],
+        crossed=groups if strata is None else sums[2 * n_groups : 3 * n_groups],
+        policy=groups.sum(axis=0) if strata is None else sums[3 * n_groups],
+        costs=sums[n_watched:],
+        prior=problem.weights @ group_proba,
+        smooth=smooth * unit,
+        peak=peak * unit,
+        constant=problem.mean_constant(),
+        strata=strata,
+    )
+
+
+def _sum_moments(
+    problem: DualProblem, design: FloatArray, loadings: FloatArray, offset: FloatArray
+) -> tuple[FloatArray, float, float]:
+    """Moments of all rows of `design` but the kept imbalances, which come last; smooth and hard maximum."""
+    n_moments = len(design) - problem.n_kept
+
+    def run(start: int, stop: int) -> tuple[float, FloatArray, float]:
+        part: tuple[float, FloatArray, float] = moments(
+            design, problem.weights, loadings, offset, n_moments, start, stop
+        )
+        return part
+
+    sums, smooth, peak = np.zeros((n_moments, problem.n_atoms)), 0.0, 0.0
+    for part_smooth, part, part_peak in map_chunks(run, problem.n_rows, problem.n_atoms):
+        sums += part
+        smooth += part_smooth
+        peak += part_peak
+    return sums, smooth, peak
+
+
+def moment_shift(here: Moments, stream: Moments, prior: FloatArray) -> FloatArray:
+    """What the stream adds to the moments of the kept imbalances on the rows of `here`."""
+    kept, strata = ImbalanceModel.from_prior(prior, stream.strata).kept, stream.strata
+    missing = (stream.groups - here.groups).T
+    shift = stratum_sums(missing, strata) / stratum_sums(prior, strata) - missing / prior
+    return np.ascontiguousarray(shift[:, kept].T)

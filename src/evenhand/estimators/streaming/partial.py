@@ -1,0 +1,308 @@
+"""`partial_fit` of the post-processor."""
+
+import numbers
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+
+from evenhand._utils.validation import (
+    Rows,
+    check_epsilon,
+    check_rows_of,
+    check_strata,
+    column_labels,
+    label_array,
+)
+from evenhand.dual.costs import make_cost, same_cost
+from evenhand.dual.forms import form_of, gradient_map_norm
+from evenhand.dual.grid import warn_of_clipping
+from evenhand.dual.policy import SoftmaxPolicy
+from evenhand.estimators.draws import key_from
+from evenhand.estimators.parity_step import certify_in_units
+from evenhand.estimators.streaming.blocks import FIRST_MARK, GROWTH, empty_problem, solve_rows, take_block
+from evenhand.estimators.streaming.monitor import Drift
+from evenhand.estimators.streaming.state import BLOCK_ROWS, Settings, Standing, Stream
+from evenhand.exceptions import DriftWarning
+from evenhand.solvers import Oracle, SolverResult, Status, make_solver
+
+OnDrift = Callable[[Drift], object]
+
+
+class PartialFit:
+    """The part of `ParityPostprocessor` that goes along a stream."""
+
+    stream_: Stream
+
+    def partial_fit(
+        self,
+        scores: Any,
+        group_proba: Any,
+        *,
+        strata: Any = None,
+        half_life: float | None = None,
+        on_drift: OnDrift | None = None,
+    ) -> Self:
+        """Go on with more rows of a stream, each used once and forgotten.
+
+        State is O(n_atoms * n_groups) numbers and a block of rows that is not yet full. Any chunking of
+        the same stream gives the same model, bit for bit, and so does a model that was saved and loaded in
+        between. After `fit`, the rows of the fit count as the first ones of the stream.
+
+        A call that raises leaves the model as it was, with one exception: what `on_drift` raises comes
+        after the rows were taken.
+
+        Parameters
+        ----------
+        scores : array of shape (n_rows,)
+            Class probabilities (n_rows, n_classes) with a cost matrix.
+        group_proba : array or data frame of shape (n_rows, n_groups)
+            With the groups of the calls before.
+        strata : sequence of n_groups labels, default=None
+            As in `fit`; they are those of the first call, and need not be given again.
+        half_life : float, default=None
+            Rows after which a row counts for half, at least one block (2048). None forgets nothing. What
+            counts for a block is the value of the call that completes it.
+        on_drift : callable, default=None
+            Called with a `Drift` where the violation or a group's share is found to have moved, instead of
+            a `DriftWarning`.
+
+        Examples
+        --------
+        >>> from evenhand import ParityPostprocessor
+        >>> from evenhand.datasets import make_population
+        >>> model = ParityPostprocessor(epsilon=0.02)
+        >>> for seed in range(20):
+        ...     rows = make_population(1000, random_state=seed)
+        ...     model = model.partial_fit(rows.scores, rows.group_proba)
+        >>> model.stream_.n_rows
+        20000
+        >>> round(float(model.certificate_.violation.max()), 2)
+        0.02
+        """
+        quiet = heard_by(on_drift)
+        for alarm in self._take_rows(scores, group_proba, half_life, strata, quiet=quiet):
+            assert on_drift is not None  # else they were warnings
+            on_drift(alarm)
+        return self
+
+    def _take_rows(
+        self,
+        scores: Any,
+        group_proba: Any,
+        half_life: float | None,
+        strata: Any = None,
+        *,
+        quiet: bool,
+    ) -> tuple[Drift, ...]:
+        """Become the model after more rows; the alarms are warnings, or returned where `quiet`."""
+        rows = self._stream_rows(scores, group_proba, strata)
+        settings = self._stream_settings(rows, half_life)
+        before = self._stream_before(rows, settings)
+        after, alarms = advance(before, rows, settings)
+        support, n_clipped = after.standing.support, after.n_clipped - before.n_clipped
+        grid = {"automatic": settings.may_extend, "full": len(support.atoms) >= after.most_atoms > 0}
+        warn_of_clipping(support, n_clipped, len(rows.scores), stacklevel=3, **grid)
+        for alarm in alarms if not quiet else ():
+            way_out = "" if half_life else " Pass half_life= to follow it, or start a new model."
+            warnings.warn(f"{alarm}{way_out}", DriftWarning, stacklevel=3)
+        self._install_stream(after, settings)  # last: a warning that is an error leaves all as it was
+        return alarms if quiet else ()
+
+    def _stream_rows(self: Any, scores: Any, group_proba: Any, strata: Any) -> Rows:
+        """Checked rows, of the groups and strata that the model has already, where it has any."""
+        labels, codes = column_labels(group_proba), None
+        if strata is not None:
+            codes, labels = check_strata(strata, labels)
+        if not hasattr(self, "policy_"):
+            return check_rows_of(scores, group_proba, labels, codes, make_cost(self.cost).n_classes)
+        if strata is not None and set(labels) != set(self.groups_.tolist()):
+            raise ValueError("strata are not those that the model began with. Leave them out, or start anew.")
+        rows: Rows = self._rows(scores, group_proba)
+        return rows
+
+    def _stream_before(self: Any, rows: Rows, settings: Settings) -> Stream:
+        """The stream before `rows`."""
+        stream: Stream | None = getattr(self, "stream_", None)
+        if stream is None:
+            stream = self._stream_of_fit() if hasattr(self, "policy_") else None
+        if stream is None:
+            return _new_stream(rows, settings)
+        if stream.standing.parity != self.parity:
+            raise ValueError(
+                f"parity is {self.parity!r}, but the stream began with {stream.standing.parity!r}: its "
+                "multipliers have no meaning for another notion. Start a new model."
+            )
+        if not same_cost(stream.standing.cost, settings.cost):
+            raise ValueError("cost is not the one that the stream began with. Start a new model.")
+        return stream
+
+    def _stream_settings(self: Any, rows: Rows, half_life: float | None) -> Settings:
+        solver = make_solver(
+            self.solver, tol=self.tol, max_iter=self.max_iter, random_state=self.random_state
+        )
+        if isinstance(solver, Oracle):
+            raise ValueError("solver='lp' needs all rows at once, and a stream keeps none. Use 'auto'.")
+        if not hasattr(self, "policy_"):
+            for name in ("atoms", "beta"):
+                value = getattr(self, name)
+                if isinstance(value, str) and value == "cv":
+                    raise ValueError(f"{name}='cv' needs stored rows: call fit first, or pass 'auto'.")
+        return Settings(
+            parity=self.parity,
+            epsilon=check_epsilon(self.epsilon, rows.groups, rows.strata),
+            groups=rows.groups,
+            atoms=self.atoms,
+            bounds=self.bounds,
+            beta=self.beta,
+            cost=make_cost(self.cost),
+            strata=rows.strata,
+            solver=solver,
+            tol=self.tol,
+            half_life=_check_half_life(half_life),
+        )
+
+    def _stream_of_fit(self: Any) -> Stream:
+        """The stream whose first rows are those of `fit`."""
+        policy: SoftmaxPolicy = self.policy_
+        standing = Standing(
+            self.certificate_.parity,
+            policy.support,
+            policy.group_prior,
+            self.multipliers_,
+            policy.temperature,
+            policy.strata,
+            policy.cost,
+        )
+        n_classes = policy.cost.n_classes
+        return Stream(
+            waiting_scores=np.empty(0 if n_classes is None else (0, n_classes)),
+            waiting_proba=np.empty((0, len(policy.group_prior))),
+            n_rows=0,
+            n_clipped=0,
+            most_atoms=GROWTH * len(standing.support.atoms),
+            standing=standing,
+            record=None,
+            n_before=self.n_rows_,
+            violation_before=self.result_.violation,
+        )
+
+    def _install_stream(self: Any, stream: Stream, settings: Settings) -> None:
+        """Become the model of the stream, all at once."""
+        last = getattr(self, "stream_", None)
+        if last is not None and last.standing is stream.standing and last.record is stream.record:
+            self.stream_ = stream  # rows that wait change no prediction
+            return
+        policy = stream.standing.make_policy()
+        fitted = {
+            "atoms_": policy.support.atoms,
+            "bounds_": policy.support.bounds,
+            "beta_": policy.temperature,
+            "groups_": label_array(settings.groups),
+            "n_groups_": len(settings.groups),
+            "group_prior_": policy.group_prior,
+            "epsilon_": settings.epsilon,
+            "multipliers_": stream.standing.multipliers,
+            "tilt_": policy.tilt,
+            "n_clipped_": stream.n_clipped,
+            "policy_": policy,
+            "draw_key_": getattr(self, "draw_key_", None),
+            "stream_": stream,
+        }
+        if fitted["draw_key_"] is None:
+            fitted["draw_key_"] = key_from(self.random_state)
+        self.__dict__.update(fitted, **_summary(stream, settings))
+
+
+def heard_by(on_drift: OnDrift | None) -> bool:
+    """Whether there is a callback, checked while nothing has changed yet."""
+    if on_drift is not None and not callable(on_drift):
+        raise TypeError(f"on_drift must be a function of a Drift, or None for warnings: got {on_drift!r}.")
+    return on_drift is not None
+
+
+def advance(stream: Stream, rows: Rows, settings: Settings) -> tuple[Stream, tuple[Drift, ...]]:
+    """The stream after `rows`: whole blocks are taken, the rest waits for more."""
+    scores = np.concatenate([stream.waiting_scores, rows.scores])
+    proba = np.concatenate([stream.waiting_proba, rows.group_proba])
+    n_before = stream.n_rows - len(stream.waiting_scores)
+    first = 0
+    alarms: tuple[Drift, ...] = ()
+    while len(scores) - first >= BLOCK_ROWS:
+        block = slice(first, first + BLOCK_ROWS)
+        stream = replace(stream, n_rows=n_before + block.stop)
+        stream, found = take_block(stream, scores[block], proba[block], settings)
+        first, alarms = block.stop, (*alarms, *found)
+    stream = replace(
+        stream,
+        waiting_scores=scores[first:].copy(),  # copies: a view would keep the whole chunk
+        waiting_proba=proba[first:].copy(),
+        n_rows=n_before + len(scores),
+    )
+    return _with_first_policy(stream, settings), alarms
+
+
+def _with_first_policy(stream: Stream, settings: Settings) -> Stream:
+    """Before the first block is full: the policy of the rows up to the last mark."""
+    n_waiting = len(stream.waiting_scores)
+    if stream.record is not None or stream.violation_before is not None:
+        return stream
+    mark = n_waiting
+    if n_waiting >= FIRST_MARK:
+        mark = FIRST_MARK
+        while 2 * mark <= n_waiting:
+            mark *= 2
+    if mark == stream.mark:
+        return stream
+    standing = solve_rows(stream.waiting_scores[:mark], stream.waiting_proba[:mark], settings)
+    return replace(stream, standing=standing, mark=mark)
+
+
+def _new_stream(rows: Rows, settings: Settings) -> Stream:
+    return Stream(
+        waiting_scores=rows.scores[:0],
+        waiting_proba=rows.group_proba[:0],
+        n_rows=0,
+        n_clipped=0,
+        most_atoms=0,
+        standing=solve_rows(rows.scores[:1], rows.group_proba[:1], settings),
+        record=None,
+    )
+
+
+def _summary(stream: Stream, settings: Settings) -> dict[str, Any]:
+    """Result and certificate: what the stream says of the policy that it has led to."""
+    record, standing = stream.record, stream.standing
+    if record is None or not (record.moments.prior > 0).all():
+        return {}
+    problem = empty_problem(standing, settings)
+    measures = record.measures(problem, standing.multipliers)
+    result = SolverResult(
+        solver=f"stream of {settings.solver_name}",
+        status=Status.STREAMING,
+        multipliers=standing.multipliers,
+        n_iter=record.n_solves,
+        n_gradient_rows=stream.n_before + stream.n_rows - len(stream.waiting_scores),
+        objective=measures.objective,
+        violation=measures.violation,
+        gradient_map_norm=gradient_map_norm(
+            problem,
+            form_of(problem).split(standing.multipliers),
+            measures.violation,
+            measures.smoothness,
+        ),
+    )
+    certificate = certify_in_units(problem, result, standing.make_policy(), settings.groups, measures)
+    return {"result_": result, "certificate_": certificate}
+
+
+def _check_half_life(half_life: float | None) -> float | None:
+    if half_life is None:
+        return None
+    if not isinstance(half_life, numbers.Real) or not BLOCK_ROWS <= float(half_life) < np.inf:
+        raise ValueError(
+            f"half_life must be a number of rows, at least {BLOCK_ROWS} (one block): got {half_life!r}."
+        )
+    return float(half_life)

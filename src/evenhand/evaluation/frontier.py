@@ -1,0 +1,273 @@
+"""The frontier between risk and parity: a model for each of many tolerances, for the price of a few."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenhand._utils.frames import make_frame
+from evenhand._utils.typing import FloatArray
+from evenhand._utils.validation import as_floats
+from evenhand.dual.costs import Squared
+from evenhand.evaluation.heldout import Measures, read_held_out
+from evenhand.evaluation.paths import (
+    NO_LIMIT,
+    Callback,
+    FrontierPoint,
+    default_epsilons,
+    fit_at_rest,
+    settle,
+    solve_path,
+)
+from evenhand.exceptions import ConvergenceWarning, EvenhandWarning
+from evenhand.metrics import DISTANCES
+from evenhand.plots import FrontierDisplay
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Frontier:
+    """Models along a path of tolerances, with their risk and their distances from parity.
+
+    See `frontier`, which makes it.
+    """
+
+    points: tuple[FrontierPoint, ...]  # in the order of epsilon
+    base: Measures  # of the scores, before any parity step
+    has_target: bool  # the risk is against y, and not against the scores
+    is_squared: bool = True  # the cost is the squared one
+
+    def __repr__(self) -> str:
+        low, high = self.points[0].epsilon, self.points[-1].epsilon
+        return f"<Frontier: {len(self.points)} models, epsilon from {low:.3g} to {high:.3g}>"
+
+    @property
+    def models(self) -> list[Any]:
+        """The fitted models, in the order of the rows of `frame()`."""
+        return [point.model for point in self.points]
+
+    @property
+    def risk(self) -> FloatArray:
+        """Risk of each model, (n_points,)."""
+        return np.array([point.measures.risk for point in self.points])
+
+    @property
+    def risk_increase(self) -> FloatArray:
+        """Risk over that of the base scores, less one, (n_points,); NaN without y."""
+        if not self.has_target:
+            return np.full(len(self.points), np.nan)
+        if self.base.risk == 0.0:
+            return np.where(self.risk > 0.0, np.inf, 0.0)
+        return self.risk / self.base.risk - 1.0
+
+    @property
+    def max_ks(self) -> FloatArray:
+        """Largest Kolmogorov-Smirnov distance between a group and all rows, (n_points,)."""
+        return np.array([point.measures.largest("ks") for point in self.points])
+
+    def frame(self, backend: str | None = None) -> Any:
+        """One row for each epsilon, in increasing order, as a data frame.
+
+        `risk` and `risk_increase`, and for each of the distances `ks`, `tv` and `w1` its largest value
+        (`max_ks`) and that of each group (`ks_<group>`), are of the held-out rows. `fit_violation` (in the
+        norm of the model's parity, largest group), `fit_risk` (distance to the scores) and
+        `optimality_gap` are what the certificate says of the rows of the fit.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"} or None, default=None
+            The first of them that is installed by default.
+        """
+        columns: dict[str, Any] = {
+            "epsilon": [point.epsilon for point in self.points],
+            "risk": self.risk,
+            "risk_increase": self.risk_increase,
+        }
+        for name in DISTANCES:
+            table = np.array([point.measures.distances[name] for point in self.points])
+            columns[f"max_{name}"] = table.max(axis=1)
+            columns |= {f"{name}_{_text(group)}": table[:, g] for g, group in enumerate(self.base.groups)}
+        certificates = [point.certificate for point in self.points]
+        columns |= {
+            "fit_violation": [float(each.violation.max()) for each in certificates],
+            "fit_risk": [each.risk for each in certificates],
+            "optimality_gap": [each.optimality_gap for each in certificates],
+            "status": [point.status.name.lower() for point in self.points],
+            "n_iter": [point.n_iter for point in self.points],
+        }
+        return make_frame(columns, backend)
+
+    def select(self, *, max_risk_increase: float | None = None, max_ks: float | None = None) -> Any:
+        """The best model within one limit, by the held-out rows.
+
+        The numbers of the model chosen are a little too good on the rows that chose it: report those of
+        rows that had no part in the choice.
+
+        Parameters
+        ----------
+        max_risk_increase : float, default=None
+            Of the models whose risk is at most this share above that of the base scores (0.05: five
+            percent), the one with the smallest `max_ks`.
+        max_ks : float, default=None
+            Of the models whose largest Kolmogorov-Smirnov distance is at most this, the one with the
+            smallest risk.
+        """
+        if (max_risk_increase is None) == (max_ks is None):
+            raise ValueError("select needs exactly one limit: pass max_risk_increase or max_ks.")
+        if max_ks is not None:
+            return self._best("max_ks", self.max_ks, _limit("max_ks", max_ks), self.risk)
+        limit = _limit("max_risk_increase", max_risk_increase)
+        if not self.has_target:
+            raise ValueError(
+                "max_risk_increase compares with the risk of the base scores, which is not known without "
+                "outcomes: pass y in test= of frontier, or select by max_ks."
+            )
+        return self._best("max_risk_increase", self.risk_increase, limit, self.max_ks)
+
+    def _best(self, name: str, limited: FloatArray, limit: float, wanted: FloatArray) -> Any:
+        """The model with the smallest `wanted` among those within the limit."""
+        within = np.flatnonzero(limited <= limit)
+        if len(within) == 0:
+            closest = int(np.argmin(limited))
+            raise ValueError(
+                f"No model of the frontier has {name} <= {limit:g}. The closest has {limited[closest]:.4g}, "
+                f"at epsilon = {self.points[closest].epsilon:.4g}. Raise the limit, or add epsilons."
+            )
+        return self.points[within[np.argmin(wanted[within])]].model
+
+    def _risk_name(self) -> str:
+        if not self.is_squared:
+            return "Expected cost"
+        return FrontierDisplay.risk_name if self.has_target else "Mean squared distance to the scores"
+
+    def plot(self, ax: Any = None) -> FrontierDisplay:
+        """Draw risk against the largest Kolmogorov-Smirnov distance on the held-out rows.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            One of its own by default.
+        """
+        display = FrontierDisplay(
+            epsilon=np.array([point.epsilon for point in self.points]),
+            risk=self.risk,
+            unfairness=self.max_ks,
+            base_risk=self.base.risk,
+            base_unfairness=self.base.largest("ks"),
+            risk_name=self._risk_name(),
+        )
+        return display.plot(ax)
+
+
+def frontier(
+    model: Any,
+    *fit_args: Any,
+    epsilons: Any = None,
+    test: Any = None,
+    callback: Callback | None = None,
+    **fit_kwargs: Any,
+) -> Frontier:
+    """Fit `model` for many tolerances at the price of a few, and measure each on held-out rows.
+
+    What does not depend on epsilon is learned once. The parity step is then solved from the largest epsilon
+    to the smallest, each from the multipliers of the one before. `model` itself is not changed.
+
+    Parameters
+    ----------
+    model : ParityPostprocessor or ParityRegressor
+        Fitted or not; its settings count, its fit does not. Where its `epsilon` differs by group, these
+        proportions are kept, and `epsilons` are those of the group with the largest one. What it leaves
+        to "cv" is chosen once, at its own epsilon.
+    *fit_args, **fit_kwargs
+        What `model.fit` takes: `scores, group_proba`, or `X, y, sensitive_features=...`.
+    epsilons : array of shape (n_points,), default=None
+        Tolerances, in any order. None: zero, and 19 in geometric progression up to where the constraint
+        stops to bind on the rows of the fit, from a 200th of that.
+    test : dict or tuple, default=None
+        Held-out rows: `scores` and `group_proba` for a post-processor, `X` for a regressor, then `y`
+        (without it the risk is the mean squared distance to the scores), `sensitive_features` (without it
+        a row counts in each group by its probability of being in it, which trusts these probabilities; for
+        a post-processor with strata, zeros and ones in the columns of `group_proba`) and `sample_weight`, if
+        known; a dict by these names or a tuple in this order. None: the rows of the fit themselves, without
+        y and group, where parity looks better than it will be on new rows.
+    callback : callable, default=None
+        Called with a `FrontierPoint` after every epsilon; ends the path by returning True. An interrupt
+        ends it too: with a warning, and with the points found by then.
+
+    Returns
+    -------
+    Frontier
+        `frame()`, `plot()`, `select(max_ks=...)`, `models`.
+
+    Examples
+    --------
+    >>> from evenhand import ParityPostprocessor
+    >>> from evenhand.datasets import make_population
+    >>> fit, new = (make_population(1000, n_groups=2, random_state=seed) for seed in (0, 1))
+    >>> path = frontier(
+    ...     ParityPostprocessor(), fit.scores, fit.group_proba, epsilons=[0.01, 0.05, 0.1],
+    ...     test={"scores": new.scores, "group_proba": new.group_proba, "y": new.target,
+    ...           "sensitive_features": new.sensitive_features},
+    ... )
+    >>> path
+    <Frontier: 3 models, epsilon from 0.01 to 0.1>
+    >>> path.max_ks.round(2)
+    array([0.04, 0.07, 0.12])
+    >>> path.select(max_ks=0.1).epsilon
+    0.05
+    """
+    wanted = None if epsilons is None else _check_epsilons(epsilons)
+    if not hasattr(model, "_frontier_rows"):
+        raise TypeError(f"model must be a ParityPostprocessor or a ParityRegressor: got {model!r}.")
+    given = model._frontier_rows(*fit_args, **fit_kwargs)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        problem = settle(given)
+        rest = fit_at_rest(problem, NO_LIMIT if wanted is None else wanted[0])
+        rows = read_held_out(test, problem.assemble(rest), problem.rows)
+        path = default_epsilons(problem, rest) if wanted is None else wanted
+        points = solve_path(problem, path, rows, callback)
+    _warn_once(caught, points)
+    squared = isinstance(rest.policy_.cost, Squared)
+    return Frontier(tuple(points[::-1]), rows.measure_scores(rest.policy_), rows.target is not None, squared)
+
+
+def _check_epsilons(epsilons: Any) -> FloatArray:
+    """Sorted, each once."""
+    values = as_floats(epsilons, "epsilons")
+    if values.ndim != 1 or len(values) == 0:
+        raise ValueError(f"epsilons needs at least one value in one dimension: got shape {values.shape}.")
+    if not np.isfinite(values).all() or values.min() < 0:
+        raise ValueError(f"epsilons must be finite and not negative: got {epsilons!r}.")
+    return np.unique(values)
+
+
+def _warn_once(caught: list[warnings.WarningMessage], points: list[FrontierPoint]) -> None:
+    """Pass on each warning of the fits once, and one for all those that did not converge."""
+    for message in {str(each.message): each for each in caught}.values():
+        if issubclass(message.category, ConvergenceWarning):
+            continue
+        if issubclass(message.category, EvenhandWarning):
+            warnings.warn(str(message.message), message.category, stacklevel=3)
+        else:
+            warnings.warn_explicit(message.message, message.category, message.filename, message.lineno)
+    failed = [f"{point.epsilon:.4g}" for point in points if not point.status.success]
+    if failed:
+        warnings.warn(
+            f"The solver stopped early at {len(failed)} of {len(points)} epsilons ({', '.join(failed)}): "
+            "see the columns status and fit_violation of frame().",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+
+def _limit(name: str, value: Any) -> float:
+    limit = as_floats(value, name)
+    if limit.ndim != 0 or not np.isfinite(limit):
+        raise ValueError(f"{name} must be one finite number: got {value!r}.")
+    return float(limit)
+
+
+def _text(label: Any) -> str:
+    """A group's label in the name of a column."""
+    return "_".join(map(str, label)) if isinstance(label, tuple) else str(label)

@@ -1,8 +1,0 @@
-"""Experiments: a frozen configuration in, columns and a figure out.
-
-`reproduce` runs those of the paper; `coverage` studies the certificates.
-"""
-
-from evenhand.experiments.reproduction import reproduce
-
-__all__ = ["reproduce"]

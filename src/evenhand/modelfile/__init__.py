@@ -1,0 +1,19 @@
+"""A model in one file that never runs code when it is opened (docs/model-file.md).
+
+>>> import tempfile, pathlib, numpy as np
+>>> from evenhand import ParityPostprocessor
+>>> from evenhand.modelfile import load, save
+>>> scores, proba = np.linspace(0, 1, 50), np.tile([[0.8, 0.2], [0.3, 0.7]], (25, 1))
+>>> model = ParityPostprocessor(epsilon=0.1).fit(scores, proba)
+>>> with tempfile.TemporaryDirectory() as folder:
+...     path = pathlib.Path(folder, "model.evenhand")
+...     save(model, path)
+...     again = load(path)
+>>> bool((again.predict(scores, proba) == model.predict(scores, proba)).all())
+True
+"""
+
+from evenhand.modelfile.errors import ModelFileError, UntrustedTypesError
+from evenhand.modelfile.modelfile import FORMAT_VERSION, load, save
+
+__all__ = ["FORMAT_VERSION", "ModelFileError", "UntrustedTypesError", "load", "save"]

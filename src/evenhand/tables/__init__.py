@@ -1,0 +1,1 @@
+"""Tables in and out: files of several formats, and tables bigger than memory."""

@@ -1,0 +1,221 @@
+"""The parity step solved over a table bigger than memory, as precisely as `fit` solves it."""
+
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+from sklearn.base import clone
+
+from evenhand._utils.validation import Rows, check_epsilon, require_mass
+from evenhand.dual.costs import Squared, make_cost
+from evenhand.dual.grid import Support, automatic_n_atoms
+from evenhand.dual.parity import make_parity
+from evenhand.dual.problem import DualProblem
+from evenhand.estimators.draws import key_from
+from evenhand.estimators.parity_step import choose_beta, choose_support, solve
+from evenhand.estimators.postprocessor import ParityPostprocessor
+from evenhand.estimators.selection import is_cv
+from evenhand.exceptions import ConvergenceWarning, InterruptWarning
+from evenhand.solvers import Callback, Progress, make_solver
+from evenhand.tables.outofcore.progress import Reporter, TableProgress, reporting
+from evenhand.tables.outofcore.rows import Model, TableReader, make_reader, read_weights
+from evenhand.tables.outofcore.sources import blaming, count_rows
+from evenhand.tables.outofcore.spool import BLOCK_ROWS, Spool
+
+AnyModel = TypeVar("AnyModel", bound=Model)
+
+MEMORY_NUMBERS = 5_000_000  # K + 2 for each row of a squared cost: what is solved in memory, all or a start
+
+
+def fit_table(
+    model: AnyModel,
+    source: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    scores: str | Sequence[str] | None = None,
+    group_proba: Sequence[str] | None = None,
+    strata: Sequence[Any] | None = None,
+    sensitive_features: str | Sequence[str] | None = None,
+    sample_weight: str | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    progress: bool | Reporter | None = None,
+) -> AnyModel:
+    """Fit the parity step on a table that need not fit in memory, with the solver of `fit`.
+
+    The table is read once. What the parity step knows of a row, its score, K group probabilities and a
+    weight, goes to temporary files without a name, `16 (K + 2)` bytes for each row, and the solver passes
+    over those. Up to `5 000 000 / (K + 2)` rows the answer is that of `fit` on the same scores and
+    probabilities, bit for bit; of more, so many give the start, and the bounds where outliers are cut off.
+
+    Ctrl-C while the table is read fits the rows that were read, with an `InterruptWarning`; a second one
+    stops the solver where it is. A fit that fails leaves the model as it was before.
+
+    Parameters
+    ----------
+    model : ParityPostprocessor, or a fitted estimator
+        An estimator keeps its models of the outcome and of the group; its parity step is fitted anew.
+    source : path, pyarrow dataset, frame, array, or iterable of chunks
+        A Parquet or Arrow file, or a folder of them, of which only the columns that are needed are read.
+        Chunks are frames, arrays of features, or tuples (scores, group_proba).
+    columns : list of str, default=None
+        Features of an estimator; None is those that it was fitted with.
+    scores : str or list of str, default=None
+        Column for a post-processor; with a cost matrix, the columns of the class probabilities.
+    group_proba : list of str, default=None
+        Columns for a post-processor, whose names are the groups' labels.
+    strata : list, default=None
+        The stratum of each of them, as in `ParityPostprocessor.fit`.
+    sensitive_features : str or list of str, default=None
+        Only for `aware` estimators, which need it.
+    sample_weight : str, default=None
+        Column of the rows' weights.
+    folder : path, default=None
+        Where the temporary files go; None is the system's choice (`TMPDIR`).
+    progress : bool or callable, default=None
+        True shows a bar (needs tqdm); a function is called with a `TableProgress`.
+
+    Examples
+    --------
+    >>> from evenhand import ParityPostprocessor
+    >>> from evenhand.datasets import make_population
+    >>> from evenhand.tables.outofcore import fit_table
+    >>> parts = (make_population(1000, n_groups=2, random_state=seed) for seed in range(3))
+    >>> chunks = ((part.scores, part.group_proba) for part in parts)
+    >>> step = fit_table(ParityPostprocessor(epsilon=0.05), chunks)
+    >>> step.certificate_.violation.round(3)
+    array([0.05 , 0.025])
+    """
+    reader = make_reader(model, columns, scores, group_proba, sensitive_features, strata)
+    with reporting(progress) as report, Spool(folder) as spool:
+        _read_into(spool, reader, source, sample_weight, report)
+        if isinstance(model, ParityPostprocessor):
+            _fit_step(model, spool, report)
+        else:
+            model._install_step(_fit_step(model._postprocessor(model.notion_), spool, report))
+    return model
+
+
+def _read_into(
+    spool: Spool, reader: TableReader, source: Any, sample_weight: str | None, report: Reporter
+) -> None:
+    """Score every row and put it on disk."""
+    table = reader.open(source, sample_weight)
+    n_read = 0
+    try:
+        for block in table.blocks(BLOCK_ROWS):
+            after = n_read + count_rows(block)
+            with blaming(n_read, after):
+                spool.append(
+                    reader.rows(block, spool.groups, spool.strata), read_weights(block, sample_weight)
+                )
+            n_read = after
+            report(TableProgress("read", n_read, table.n_rows))
+    except KeyboardInterrupt:
+        if spool.n_rows == 0:
+            raise
+        warnings.warn(
+            f"Interrupted: the parity step is fitted on the first {n_read} rows of the table alone.",
+            InterruptWarning,
+            stacklevel=3,
+        )
+    if spool.n_rows == 0:
+        raise ValueError("The table has no rows, or none of positive weight: give at least one.")
+
+
+def _fit_step(step: ParityPostprocessor, spool: Spool, report: Reporter) -> ParityPostprocessor:
+    """Fit a post-processor on the rows of a spool."""
+
+    def show(now: Progress) -> None:
+        report(TableProgress("solve", now.n_iter, None))
+
+    require_mass(spool.groups or (), spool.group_mass())
+    if spool.n_rows <= _memory_rows(step, spool):
+        return step._fit_rows(spool.all_rows(), callback=show)
+    return _fit_mapped(step, spool, show)
+
+
+def _memory_rows(step: ParityPostprocessor, spool: Spool) -> int:
+    return MEMORY_NUMBERS // (len(spool.groups or ()) + 1 + _n_features(step, spool.n_rows))
+
+
+def _n_features(step: ParityPostprocessor, n_rows: int) -> int:
+    """Numbers that the cost of a row needs: one for squares, one for each class or atom otherwise."""
+    cost = make_cost(step.cost)
+    if isinstance(cost, Squared):
+        return 1
+    if cost.n_classes is not None:
+        return cost.n_classes
+    if isinstance(step.atoms, str):
+        return automatic_n_atoms(n_rows)
+    return int(step.atoms) if np.ndim(step.atoms) == 0 else len(step.atoms)
+
+
+def _fit_mapped(step: ParityPostprocessor, spool: Spool, callback: Callback) -> ParityPostprocessor:
+    """Solve on a sample in memory, then from there on all the rows of the map."""
+    solver = make_solver(step.solver, tol=step.tol, max_iter=step.max_iter, random_state=step.random_state)
+    if getattr(solver, "name", None) == "lp":
+        raise ValueError(
+            f'solver="lp" holds all its rows in memory: {spool.n_rows} are too many. Pass solver="auto".'
+        )
+    groups = spool.groups or ()
+    epsilon, key = check_epsilon(step.epsilon, groups, spool.strata), key_from(step.random_state)
+    start = _fit_sample(step, solver, spool)
+    support, cost, prior = start.policy_.support, start.policy_.cost, spool.group_mass()
+    parity = make_parity(step.parity, support.normalised())
+    slack = epsilon / (support.half_width if parity.in_outcome_units else 1.0)
+    n_clipped = 0
+
+    def make_problem(rows: Rows) -> DualProblem:
+        nonlocal n_clipped
+        n_clipped += support.count_outside(rows.scores)
+        return DualProblem.from_rows(
+            rows.scores,
+            rows.group_proba,
+            atoms=support.normalised(),
+            parity=parity,
+            slack=slack,
+            temperature=start.beta_,
+            group_prior=prior,
+            strata=rows.strata,
+            costs=(cost.model(support), cost.rows(support, rows.scores)),
+        )
+
+    selected = {name: value for name, value in vars(start).items() if name == "selection_"}
+    with spool.mapped(make_problem) as problem:
+        step._report_clipping(support, n_clipped, spool.n_rows)
+        result = solve(solver, problem, start.multipliers_, callback)
+        tilt = problem.parity.operator.adjoint(result.multipliers)
+        policy = replace(start.policy_, group_prior=prior, tilt=tilt)
+        others = {"n_clipped_": n_clipped, "draw_key_": key, **selected}
+        return step._install(problem, result, policy, epsilon, groups, **others)
+
+
+def _fit_sample(step: ParityPostprocessor, solver: Any, spool: Spool) -> ParityPostprocessor:
+    """The step fitted on a sample, with the atoms and the beta of all the rows."""
+    rows = spool.sample_rows(_memory_rows(step, spool))
+    settings: dict[str, Any] = {}
+    if not is_cv(step.beta):
+        settings["beta"] = choose_beta(step.beta, solver, make_cost(step.cost), spool.n_rows)
+    if isinstance(step.atoms, str) and not is_cv(step.atoms) and spool.n_classes is None:
+        settings["atoms"] = automatic_n_atoms(spool.n_rows)
+    support = _cover(step, spool, rows)
+    if np.isfinite(support.bounds).all():
+        settings["bounds"] = support.bounds
+    inside = replace(rows, scores=support.clip(rows.scores))  # what lies outside is counted over all rows
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a start is all that it has to be
+        fitted: ParityPostprocessor = clone(step).set_params(**settings)._fit_rows(inside)
+    return fitted
+
+
+def _cover(step: ParityPostprocessor, spool: Spool, rows: Rows) -> Support:
+    """The support of the sample and of the lowest and the highest score of all."""
+    if spool.n_classes is None:
+        scores = np.concatenate([rows.scores, [spool.lowest, spool.highest]])
+        weights = None if rows.weights is None else np.append(rows.weights, [0.0, 0.0])
+        rows = replace(rows, scores=scores, weights=weights)
+    atoms = "auto" if is_cv(step.atoms) else step.atoms
+    return choose_support(atoms, step.bounds, rows, make_cost(step.cost))

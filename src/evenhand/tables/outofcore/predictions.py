@@ -1,0 +1,200 @@
+"""Predictions for tables bigger than memory, block by block."""
+
+import os
+from collections.abc import Iterator, Sequence
+from numbers import Integral
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from evenhand._utils.atomic import remove_leftovers, whole_file
+from evenhand._utils.optional import import_optional
+from evenhand._utils.typing import AnyArray
+from evenhand.tables.outofcore.progress import Reporter, TableProgress, reporting
+from evenhand.tables.outofcore.rows import Model, TableReader, as_frame, make_reader, read_column
+from evenhand.tables.outofcore.sources import Chunk, blaming, check_size, count_rows
+
+METHODS = ("predict", "predict_mode", "predict_mean", "predict_quantile", "predict_pmf", "predict_proba")
+BLOCK_ROWS = 32_768  # with 201 atoms a block of distributions is 53 MB
+
+
+def iter_predictions(
+    model: Model,
+    source: Any,
+    *,
+    method: str = "predict",
+    columns: Sequence[str] | None = None,
+    scores: str | Sequence[str] | None = None,
+    group_proba: Sequence[str] | None = None,
+    sensitive_features: str | Sequence[str] | None = None,
+    ids: str | None = None,
+    block_rows: int = BLOCK_ROWS,
+    **options: Any,
+) -> Iterator[AnyArray]:
+    """Predictions of a table that need not fit in memory, one array for each block of rows, in order.
+
+    Draws are those of `predict` on all rows at once: a row's draw depends on no other row.
+
+    Parameters
+    ----------
+    model : fitted ParityPostprocessor or estimator
+    source, columns, scores, group_proba, sensitive_features
+        As in `fit_table`.
+    method : str, default="predict"
+        Which method of the model predicts: "predict", "predict_mean", "predict_quantile", "predict_pmf"; of
+        a classifier "predict", "predict_mode", "predict_proba".
+    ids : str, default=None
+        Column that says who each row is; for "predict".
+    block_rows : int, default=32768
+    **options
+        Further arguments of the method, such as `q`.
+
+    Examples
+    --------
+    >>> from evenhand import ParityPostprocessor
+    >>> from evenhand.datasets import make_population
+    >>> from evenhand.tables.outofcore import iter_predictions
+    >>> data = make_population(1000, n_groups=2, random_state=0)
+    >>> step = ParityPostprocessor(epsilon=0.05).fit(data.scores, data.group_proba)
+    >>> chunks = ((data.scores[i : i + 400], data.group_proba[i : i + 400]) for i in range(0, 1000, 400))
+    >>> together = np.concatenate(list(iter_predictions(step, chunks)))
+    >>> bool((together == step.predict(data.scores, data.group_proba)).all())
+    True
+    """
+    reader = make_reader(model, columns, scores, group_proba, sensitive_features)
+    _check_method(model, method, ids)
+    blocks = reader.open(source, ids).blocks(check_size(block_rows))
+    asked = _continued(options)
+    return (predictions for _, predictions in _predict_blocks(reader, blocks, method, ids, asked))
+
+
+def predict_table(
+    model: Model,
+    source: Any,
+    target: str | os.PathLike[str],
+    *,
+    method: str = "predict",
+    name: str = "prediction",
+    keep: Sequence[str] = (),
+    columns: Sequence[str] | None = None,
+    scores: str | Sequence[str] | None = None,
+    group_proba: Sequence[str] | None = None,
+    sensitive_features: str | Sequence[str] | None = None,
+    ids: str | None = None,
+    block_rows: int = BLOCK_ROWS,
+    progress: bool | Reporter | None = None,
+    **options: Any,
+) -> int:
+    """Write the predictions of a table to a Parquet file, block by block, and return the number of rows.
+
+    The file appears whole or not at all: an error, Ctrl-C or a kill leaves what was at `target` before; the
+    next call removes what a killed one left beside it. Draws are those of `predict` on all rows at once.
+
+    Parameters
+    ----------
+    model : fitted ParityPostprocessor or estimator
+    source, columns, scores, group_proba, sensitive_features, progress
+        As in `fit_table`; the chunks of an iterable must be frames where columns are kept.
+    target : path
+        The Parquet file to write.
+    method : str, default="predict"
+        Which method of the model predicts; "predict_pmf" gives a list of `n_atoms` numbers for each row.
+    name : str, default="prediction"
+        The column of the predictions.
+    keep : list of str, default=()
+        Columns of the source to write beside them.
+    ids : str, default=None
+        Column that says who each row is, for "predict"; it is kept.
+    block_rows : int, default=32768
+        Rows that are predicted at a time: a row group of the file.
+    **options
+        Further arguments of the method, such as `q`.
+    """
+    reader = make_reader(model, columns, scores, group_proba, sensitive_features)
+    _check_method(model, method, ids)
+    kept = list(dict.fromkeys([*([] if ids is None else [ids]), *keep]))
+    if name in kept:
+        raise ValueError(f"The column {name!r} of the source is kept: give the predictions another name=.")
+    table = reader.open(source, *kept)
+    blocks, asked = table.blocks(check_size(block_rows)), _continued(options)
+    remove_leftovers(target)
+    with reporting(progress) as report, whole_file(target) as file, _Writer(file) as writer:
+        for block, predictions in _predict_blocks(reader, blocks, method, ids, asked):
+            writer.write({**_kept_columns(block, kept), name: predictions})
+            report(TableProgress("predict", writer.n_rows, table.n_rows))
+        if writer.n_rows == 0:
+            raise ValueError("The table has no rows: give at least one.")
+    return writer.n_rows
+
+
+class _Writer:
+    """A Parquet file that takes the schema of its first block."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.n_rows = 0
+        self._file = file
+        self._arrow = import_optional("pyarrow", extra="tables", purpose="Writing Parquet files")
+        self._parquet = import_optional("pyarrow.parquet", extra="tables", purpose="Writing Parquet files")
+        self._table: Any = None
+
+    def __enter__(self) -> "_Writer":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._table is not None:
+            self._table.close()
+
+    def write(self, columns: dict[str, Any]) -> None:
+        """Add one row group."""
+        arrays = {name: self._array(values) for name, values in columns.items()}
+        table = self._arrow.table(arrays)
+        if self._table is None:
+            self._table = self._parquet.ParquetWriter(self._file, table.schema)
+        self._table.write_table(table.cast(self._table.schema))
+        self.n_rows += table.num_rows
+
+    def _array(self, values: Any) -> Any:
+        if not isinstance(values, np.ndarray) or values.ndim == 1:
+            return values
+        return self._arrow.FixedSizeListArray.from_arrays(self._arrow.array(values.ravel()), values.shape[1])
+
+
+def _predict_blocks(
+    reader: TableReader, blocks: Iterator[Chunk], method: str, ids: str | None, options: dict[str, Any]
+) -> Iterator[tuple[Chunk, AnyArray]]:
+    """Each block with its predictions; an error says which rows it is about."""
+    call = getattr(reader.model, method)
+    n_before = 0
+    for block in blocks:
+        n_after = n_before + count_rows(block)
+        with blaming(n_before, n_after):
+            asked = options if ids is None else {**options, "ids": read_column(block, ids)}
+            predictions: AnyArray = call(*reader.arguments(block), **reader.keywords(block), **asked)
+        yield block, predictions
+        n_before = n_after
+
+
+def _kept_columns(block: Chunk, names: list[str]) -> dict[str, Any]:
+    """Columns of a block as Arrow takes them."""
+    if not names:
+        return {}
+    table = as_frame(block).select(names).to_arrow()
+    return {name: table.column(name) for name in names}
+
+
+def _continued(options: dict[str, Any]) -> dict[str, Any]:
+    """The options with a seed made a generator: fresh draws go on from block to block."""
+    seed = options.get("random_state")
+    return (
+        {**options, "random_state": np.random.default_rng(int(seed))}
+        if isinstance(seed, Integral)
+        else options
+    )
+
+
+def _check_method(model: Model, method: str, ids: str | None) -> None:
+    known = [name for name in METHODS if hasattr(model, name)]
+    if method not in known:
+        raise ValueError(f"method must be one of {', '.join(known)}: got {method!r}.")
+    if ids is not None and method != "predict":
+        raise ValueError(f"ids= is for the draws of predict, and {method} draws nothing: use keep= for ids.")

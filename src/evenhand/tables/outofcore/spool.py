@@ -1,0 +1,187 @@
+"""Scores and group probabilities of every row on disk: what a solver that passes over them often needs.
+
+A row is a few doubles, however wide its table was. The files have no name: they go when the process does.
+"""
+
+import math
+import mmap
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from evenhand._utils.typing import FloatArray, IntArray
+from evenhand._utils.validation import Labels, Rows
+from evenhand.dual.problem import DualProblem
+
+BLOCK_ROWS = 65_536
+RELEASE_SECONDS = 0.005  # in which a pass that does nothing but read maps some 50 MB
+
+_DOUBLE = 8
+
+
+class MappedProblem(DualProblem):
+    """A problem whose rows are a map of a file."""
+
+    __slots__ = ()
+
+    def mean_constant(self) -> float:
+        """Mean over the rows of the cost that no atom changes, window by window, as in `gather`."""
+        windows = (slice(start, start + BLOCK_ROWS) for start in range(0, self.n_rows, BLOCK_ROWS))
+        return math.fsum(
+            np.einsum("i,i->", self.weights[window], self.constant[window]) for window in windows
+        )
+
+    def gather(self, rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Copies of sorted rows, window by window.
+
+        A page holds 512 rows, so a sample touches nearly all of them: at once, all would be in memory.
+        """
+        edges = range(0, self.n_rows, BLOCK_ROWS)
+        cuts = np.searchsorted(rows, edges)
+        parts = []
+        for start, first, last in zip(edges, cuts, [*cuts[1:], len(rows)], strict=True):
+            window, inside = slice(start, start + BLOCK_ROWS), rows[first:last] - start
+            parts.append(
+                (
+                    self.design[:, window][:, inside],
+                    self.constant[window][inside],
+                    self.weights[window][inside],
+                )
+            )
+        design, constant, weights = zip(*parts, strict=True)
+        return np.concatenate(design, axis=1), np.concatenate(constant), np.concatenate(weights)
+
+
+class Spool:
+    """Rows in the order in which they came, each with its scores, probabilities and weight."""
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        self.groups: Labels | None = None  # until the first row
+        self.strata: IntArray | None = None
+        self.n_classes: int | None = None  # columns of the scores; None where a score is one number
+        self.n_rows = 0
+        self.total_weight = 0.0
+        self.lowest, self.highest = np.inf, -np.inf
+        self._mass: FloatArray = np.zeros(1)
+        self._folder = None if folder is None else Path(folder)
+        self._file: Any = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115, the spool is its manager
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def append(self, rows: Rows, weights: FloatArray | None) -> None:
+        """Add rows; those of weight zero are left out."""
+        self.groups, self.strata = rows.groups, rows.strata
+        self.n_classes = rows.scores.shape[1] if rows.scores.ndim == 2 else None
+        used = np.ones(len(rows.scores)) if weights is None else weights
+        table = np.column_stack([rows.scores, rows.group_proba, used])[used > 0]
+        if not len(table):
+            return
+        self._file.write(table.tobytes())
+        self.n_rows += len(table)
+        self.total_weight += float(table[:, -1].sum())
+        scores, proba = self._split(table)
+        self._mass = self._mass + table[:, -1] @ proba
+        self.lowest = min(self.lowest, float(scores.min()))
+        self.highest = max(self.highest, float(scores.max()))
+
+    def group_mass(self) -> FloatArray:
+        """Weighted mean of the probabilities, shape (n_groups,)."""
+        mean: FloatArray = self._mass / self.total_weight
+        return mean
+
+    def all_rows(self) -> Rows:
+        """Every row, in memory."""
+        return self._as_rows(np.concatenate(list(self._blocks())))
+
+    def sample_rows(self, size: int) -> Rows:
+        """The same `size` rows every time, in order: one at random from each of `size` equal stretches."""
+        steps = np.arange(size) + np.random.default_rng(size).random(size)
+        chosen = np.minimum((steps * (self.n_rows / size)).astype(np.int64), self.n_rows - 1)
+        parts, start = [], 0
+        for block in self._blocks():
+            first, last = np.searchsorted(chosen, [start, start + len(block)])
+            parts.append(block[chosen[first:last] - start])
+            start += len(block)
+        return self._as_rows(np.concatenate(parts))
+
+    @contextmanager
+    def mapped(self, make_problem: Callable[[Rows], DualProblem]) -> Iterator[DualProblem]:
+        """The problem of all the rows, on a map of a file; `make_problem` gives that of a block.
+
+        While the block of `with` runs, pages that were read are given back to the system at once: the page
+        cache keeps them for as long as nobody needs the memory, and this process holds next to nothing.
+        """
+        with tempfile.TemporaryFile(dir=self._folder) as file:
+            first = self._write_columns(file, make_problem)
+            file.flush()
+            pages = mmap.mmap(file.fileno(), 0)  # ends with the last array that looks at it
+            columns = np.frombuffer(pages, np.float64).reshape(-1, self.n_rows)
+            with _released(pages):
+                whole = replace(first, design=columns[:-2], constant=columns[-2], weights=columns[-1])
+                yield MappedProblem(**{field.name: getattr(whole, field.name) for field in fields(whole)})
+
+    def _blocks(self) -> Iterator[FloatArray]:
+        width = (self.n_classes or 1) + self._mass.size + 1
+        self._file.flush()
+        self._file.seek(0)
+        while data := self._file.read(BLOCK_ROWS * width * _DOUBLE):
+            yield np.frombuffer(data).reshape(-1, width)
+
+    def _as_rows(self, table: FloatArray) -> Rows:
+        weights = table[:, -1]
+        scaled = None if (weights == weights[0]).all() else weights / weights.sum()
+        scores, proba = map(np.ascontiguousarray, self._split(table))
+        return Rows(scores, proba, self.groups or (), scaled, self.strata)
+
+    def _split(self, table: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Scores and probabilities of the rows of a table."""
+        if self.n_classes is None:
+            return table[:, 0], table[:, 1:-1]
+        return table[:, : self.n_classes], table[:, self.n_classes : -1]
+
+    def _write_columns(self, file: Any, make_problem: Callable[[Rows], DualProblem]) -> DualProblem:
+        """Write design, constant and weights column by column, as kernels read them; the first block."""
+        first: DualProblem | None = None
+        start = 0
+        for block in self._blocks():
+            problem = make_problem(self._as_rows(block))
+            first = first or problem
+            columns = [*problem.design, problem.constant, block[:, -1] / self.total_weight]
+            for number, column in enumerate(columns):
+                file.seek((number * self.n_rows + start) * _DOUBLE)
+                file.write(np.ascontiguousarray(column).tobytes())
+            start += len(block)
+        assert first is not None  # nobody maps an empty spool
+        return first
+
+
+@contextmanager
+def _released(pages: mmap.mmap) -> Iterator[None]:
+    """Give back pages of a map as they are read, from a thread, until the end."""
+    if not hasattr(mmap, "MADV_DONTNEED"):  # the system will take them when it needs them
+        yield
+        return
+    ended = threading.Event()
+
+    def release() -> None:
+        while not ended.wait(RELEASE_SECONDS):
+            pages.madvise(mmap.MADV_DONTNEED)  # of a shared map of a file: nothing is lost
+
+    thread = threading.Thread(target=release, name="evenhand-release", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
