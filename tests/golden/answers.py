@@ -32,7 +32,6 @@ def case(name: str, **options: Any) -> Callable[[Callable[..., Answers]], Callab
 
 def answers_of_step(step: Any, scores: Any, proba: Any) -> Answers:
     few = slice(0, 40)
-    certificate = step.certificate_
     return {
         "multipliers": step.multipliers_,
         "prior": step.group_prior_,
