@@ -20,8 +20,9 @@ from evenhand._utils.validation import Rows
 from evenhand.dual.parity import make_parity
 from evenhand.dual.problem import DualProblem
 from evenhand.exceptions import ClippingWarning, ConvergenceWarning, InterruptWarning
-from evenhand.tables.outofcore import TableProgress, batch, fit_table, iter_predictions, predict_table, spool
-from evenhand.tables.outofcore.sources import open_source
+from evenhand.tables import batch, spool
+from evenhand.tables.outofcore import TableProgress, fit_table, iter_predictions, predict_table
+from evenhand.tables.sources import open_source
 from tests.tables import DATA, GROUPS, N_ROWS, NAMES, TABLE, fit_in_memory, make_step, write_table
 
 
@@ -118,7 +119,7 @@ def test_only_the_columns_that_are_needed_are_read(table_path, monkeypatch):
         read.append(columns)
         return original(source, columns)
 
-    monkeypatch.setattr("evenhand.tables.outofcore.rows.open_source", spy)
+    monkeypatch.setattr("evenhand.tables.model_inputs.open_source", spy)
     fit_table(make_step(), table_path, **NAMES)
     assert read == [["score", *GROUPS]]
 

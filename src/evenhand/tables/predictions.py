@@ -10,9 +10,9 @@ import numpy as np
 from evenhand._utils.atomic import remove_leftovers, whole_file
 from evenhand._utils.optional import import_optional
 from evenhand._utils.typing import AnyArray
-from evenhand.tables.outofcore.progress import Reporter, TableProgress, reporting
-from evenhand.tables.outofcore.rows import Model, TableReader, as_frame, make_reader, read_column
-from evenhand.tables.outofcore.sources import Chunk, blaming, check_size, count_rows
+from evenhand.tables.model_inputs import Model, TableReader, as_frame, make_reader, read_column
+from evenhand.tables.progress import Reporter, TableProgress, reporting
+from evenhand.tables.sources import Chunk, blaming, check_size, count_rows
 
 METHODS = ("predict", "predict_mode", "predict_mean", "predict_quantile", "predict_pmf", "predict_proba")
 BLOCK_ROWS = 32_768  # with 201 atoms a block of distributions is 53 MB

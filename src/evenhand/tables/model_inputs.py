@@ -14,7 +14,7 @@ from evenhand._utils.validation import Labels, Rows, check_rows_of, check_strata
 from evenhand.dual.costs import make_cost
 from evenhand.estimators.base import ParityEstimator
 from evenhand.estimators.postprocessor import ParityPostprocessor
-from evenhand.tables.outofcore.sources import Chunk, Source, open_source
+from evenhand.tables.sources import Chunk, Source, open_source
 
 Model = ParityPostprocessor | ParityEstimator
 

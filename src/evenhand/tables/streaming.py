@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from evenhand.estimators.streaming.monitor import Drift
 from evenhand.exceptions import InterruptWarning
-from evenhand.tables.outofcore.checkpoints import Checkpoints, advance, become, place_of
-from evenhand.tables.outofcore.progress import Reporter, TableProgress, reporting
-from evenhand.tables.outofcore.rows import Model, make_reader
-from evenhand.tables.outofcore.sources import blaming, check_size, count_rows
+from evenhand.tables.checkpoints import Checkpoints, advance, become, place_of
+from evenhand.tables.model_inputs import Model, make_reader
+from evenhand.tables.progress import Reporter, TableProgress, reporting
+from evenhand.tables.sources import blaming, check_size, count_rows
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 

@@ -20,10 +20,10 @@ from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.estimators.selection import is_cv
 from evenhand.exceptions import ConvergenceWarning, InterruptWarning
 from evenhand.solvers import Callback, Progress, make_solver
-from evenhand.tables.outofcore.progress import Reporter, TableProgress, reporting
-from evenhand.tables.outofcore.rows import Model, TableReader, make_reader, read_weights
-from evenhand.tables.outofcore.sources import blaming, count_rows
-from evenhand.tables.outofcore.spool import BLOCK_ROWS, Spool
+from evenhand.tables.model_inputs import Model, TableReader, make_reader, read_weights
+from evenhand.tables.progress import Reporter, TableProgress, reporting
+from evenhand.tables.sources import blaming, count_rows
+from evenhand.tables.spool import BLOCK_ROWS, Spool
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
