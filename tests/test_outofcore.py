@@ -115,9 +115,9 @@ def test_only_the_columns_that_are_needed_are_read(table_path, monkeypatch):
     read = []
     original = open_source
 
-    def spy(source, columns):
+    def spy(source, columns, **options):
         read.append(columns)
-        return original(source, columns)
+        return original(source, columns, **options)
 
     monkeypatch.setattr("evenhand.tables.model_inputs.open_source", spy)
     fit_table(make_step(), table_path, **NAMES)
@@ -127,8 +127,8 @@ def test_only_the_columns_that_are_needed_are_read(table_path, monkeypatch):
 @pytest.mark.parametrize(
     ("source", "error", "message"),
     [
-        (17, TypeError, "path of a Parquet"),
-        ("no/such/file", FileNotFoundError, "no file or folder"),
+        (17, TypeError, "path of a CSV, Parquet"),
+        ("no/such/file", FileNotFoundError, "No such file or folder"),
         ([], ValueError, "no rows"),
         ([object()], TypeError, "gives frames"),
         (pd.DataFrame({"score": [0.1]}), Exception, "a|b|c"),

@@ -14,7 +14,8 @@ from evenhand.cli.tasks import AUTO, TASKS, Task, find_task
 from evenhand.cli.terminal import Terminal
 from evenhand.dual.parity import PARITIES
 from evenhand.estimators.cells import ATTRIBUTES, CRITERIA
-from evenhand.tables.files import Source, read_table
+from evenhand.tables.files import read_table
+from evenhand.tables.sources import Source
 
 MOST_HELD_OUT = 0.9
 

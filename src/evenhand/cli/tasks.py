@@ -18,7 +18,7 @@ from evenhand.metrics.losses import Loss
 from evenhand.reporting.measure import METRIC_OF, counts_errors
 from evenhand.reporting.words import ERROR_RATE
 from evenhand.tables.columns import as_classes, as_numbers, find_column, find_kind
-from evenhand.tables.errors import TableError
+from evenhand.tables.formats import TableError
 
 AUTO = "auto"
 MOST_CLASSES = 20  # that a column of text is taken for; beyond, it is more likely numbers with a slip

@@ -1,14 +1,13 @@
-"""Tables bigger than memory, as blocks of rows: files, Arrow datasets, and iterables of frames.
+"""A table of any kind as blocks of rows: files, Arrow datasets, frames, arrays, and iterables of these.
 
 Blocks are counted from the first row of the table, whatever the chunks that it comes in: the same table
 gives the same blocks from one file, from many, and from an iterator.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import narwhals.stable.v1 as nw
@@ -19,16 +18,15 @@ from evenhand._utils.optional import import_optional
 
 Chunk: TypeAlias = Any  # a frame, an array, a sparse matrix, or a tuple of them with equally many rows
 
-_IPC_SUFFIXES = {".arrow": "ipc", ".ipc": "ipc", ".feather": "ipc"}
-_READ_ROWS = 32_768  # rows that a file gives at a time: a block is put together from whole ones
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
     """A table to be read once from some row on."""
 
-    chunks_from: Callable[[int], Iterator[Chunk]]
-    n_rows: int | None  # None where it is known only at the end
+    chunks_from: Callable[[int], Iterator[Chunk]]  # of any size, from that row on
+    n_rows: int | None = None  # None where it is known only at the end
+    name: str = "The table"  # in messages
+    is_text: bool = False  # a CSV file, whose cells have no types
 
     def blocks(self, block_rows: int, start: int = 0) -> Iterator[Chunk]:
         """Blocks of `block_rows` rows, the last one maybe shorter, from row `start` on."""
@@ -47,35 +45,54 @@ class Source:
             yield _join(waiting)
 
 
-def open_source(source: Any, columns: Sequence[str] | None) -> Source:
-    """A table that is a path, an Arrow dataset, a frame, an array, or an iterable of frames or arrays.
+def open_source(
+    source: Any,
+    columns: Sequence[str] | None = None,
+    *,
+    text: Collection[str] | None = None,
+    format: str | None = None,
+    delimiter: str | None = None,
+) -> Source:
+    """A table that is a file, an Arrow dataset, a frame, an array, or an iterable of frames or arrays.
 
     Parameters
     ----------
     source
-        A Parquet or Arrow IPC file, a folder of them, a `pyarrow.dataset.Dataset`, a frame of any library,
-        an array, or an iterable of chunks. A folder is read in the order of its file names.
+        The path of a CSV, Parquet or Arrow file, or of a folder of them, read in the order of their names;
+        "-", standard input; a `pyarrow.dataset.Dataset`, a frame of any library, an array, or an iterable
+        of chunks.
     columns : list of str or None
         What to read from files; None is every column.
+    text : names, default=None
+        Columns of CSV files whose cells stay text, while all others are numbers; None is every column. A
+        type guessed from the first rows would change ids such as 007, and be wrong for the rows to come.
+    format : {"csv", "parquet", "arrow"}, default=None
+        Of a file; None is what its name tells.
+    delimiter : str, default=None
+        Of a CSV file; None is a comma, or a tab where the name ends in `.tsv`.
 
     Examples
     --------
     >>> chunks = (np.arange(3 * i, 3 * i + 3)[:, None] for i in range(4))
-    >>> [len(block) for block in open_source(chunks, None).blocks(5)]
+    >>> [len(block) for block in open_source(chunks).blocks(5)]
     [5, 5, 2]
     """
-    if isinstance(source, str | os.PathLike):
-        return _open_dataset(_find_dataset(Path(source)), columns)
-    if _is_dataset(source):
-        return _open_dataset(source, columns)
+    is_path = isinstance(source, str | os.PathLike)
+    if is_path or _is_dataset(source):
+        import_optional("pyarrow", extra="tables", purpose="Reading files of tables")
+        from evenhand.tables import files  # not above: Arrow is an extra
+
+        if is_path:
+            return files.open_path(os.fspath(source), columns, text, format, delimiter)
+        return files.open_dataset(source, columns)
     if _is_chunk(source):
-        return Source(lambda start: _skip_rows([source], start), count_rows(source))
+        return Source(lambda start: skip_rows([source], start), count_rows(source))
     if not isinstance(source, Iterable) or isinstance(source, bytes | dict):
         raise TypeError(
-            "source must be the path of a Parquet or Arrow file or folder, a pyarrow dataset, a frame, or an "
-            f"iterable of frames: got {type(source).__name__}."
+            "source must be the path of a CSV, Parquet or Arrow file or folder, a pyarrow dataset, a frame, "
+            f"or an iterable of frames: got {type(source).__name__}."
         )
-    return Source(lambda start: _skip_rows(source, start), None)
+    return Source(lambda start: skip_rows(source, start))
 
 
 @contextmanager
@@ -115,6 +132,24 @@ def take_rows(chunk: Chunk, start: int, stop: int) -> Chunk:
     return chunk[start:stop]
 
 
+def skip_rows(chunks: Iterable[Chunk], start: int) -> Iterator[Chunk]:
+    """The chunks of an iterable without their first `start` rows, and without empty ones."""
+    left = start
+    for given in chunks:
+        chunk = _readable(given)
+        n_rows = count_rows(chunk)
+        if n_rows > left:
+            yield chunk if left == 0 else take_rows(chunk, left, n_rows)
+        left = max(left - n_rows, 0)
+    if left:
+        raise too_short(start - left, start)
+
+
+def too_short(n_rows: int, start: int) -> ValueError:
+    """The error for a table that ends before the row to go on from."""
+    return ValueError(f"The source has only {n_rows} rows, but {start} were read from it before.")
+
+
 def _join(chunks: list[Chunk]) -> Chunk:
     if len(chunks) == 1:
         return chunks[0]
@@ -139,27 +174,16 @@ def _is_chunk(source: Any) -> bool:
     return nw.from_native(source, eager_only=True, pass_through=True) is not source
 
 
-def _skip_rows(chunks: Iterable[Chunk], start: int) -> Iterator[Chunk]:
-    """The chunks of an iterable without their first `start` rows, and without empty ones."""
-    left = start
-    for given in chunks:
-        chunk = _readable(given)
-        n_rows = count_rows(chunk)
-        if n_rows > left:
-            yield chunk if left == 0 else take_rows(chunk, left, n_rows)
-        left = max(left - n_rows, 0)
-    if left:
-        raise _too_short(start - left, start)
-
-
-def _too_short(n_rows: int, start: int) -> ValueError:
-    return ValueError(f"The source has only {n_rows} rows, but {start} were read from it before.")
+def _is_dataset(source: Any) -> bool:
+    return type(source).__module__.startswith("pyarrow") and hasattr(source, "get_fragments")
 
 
 def _readable(chunk: Any) -> Chunk:
     """A chunk as one of the kinds that can be cut: what Arrow's readers give is not a frame yet."""
     if type(chunk).__name__ == "RecordBatch" and type(chunk).__module__.startswith("pyarrow"):
-        return _pyarrow("pyarrow").Table.from_batches([chunk])
+        import pyarrow as pa  # which made the chunk
+
+        return pa.Table.from_batches([chunk])
     if isinstance(chunk, list):
         return np.asarray(chunk)
     if isinstance(chunk, tuple):
@@ -167,91 +191,3 @@ def _readable(chunk: Any) -> Chunk:
     if not hasattr(chunk, "shape"):
         raise TypeError(f"A source gives frames, arrays or tuples of them: got a {type(chunk).__name__}.")
     return chunk
-
-
-def _pyarrow(module: str) -> Any:
-    return import_optional(module, extra="tables", purpose="Reading files of tables")
-
-
-def _is_dataset(source: Any) -> bool:
-    return type(source).__module__.startswith("pyarrow") and hasattr(source, "get_fragments")
-
-
-def _find_dataset(path: Path) -> Any:
-    if not path.exists():
-        raise FileNotFoundError(f"There is no file or folder {path}.")
-    names = path.rglob("*") if path.is_dir() else [path]
-    kinds = {_IPC_SUFFIXES.get(name.suffix, "parquet") for name in names if _is_data(name)}
-    if len(kinds) != 1:
-        raise ValueError(
-            f"{path} must hold files of one kind, Parquet or Arrow: got {sorted(kinds) or 'none'}."
-        )
-    return _pyarrow("pyarrow.dataset").dataset(path, format=kinds.pop(), partitioning="hive")
-
-
-def _is_data(path: Path) -> bool:
-    return path.is_file() and not path.name.startswith((".", "_"))  # Arrow skips those too
-
-
-def _open_dataset(dataset: Any, columns: Sequence[str] | None) -> Source:
-    names = dataset.schema.names
-    missing = [name for name in columns or () if name not in names]
-    if missing:
-        raise ValueError(f"The table has no column {', '.join(missing)}. It has {', '.join(names)}.")
-    wanted = None if columns is None else list(columns)
-    _require_columns(dataset, names if wanted is None else wanted)
-    return Source(lambda start: _read_dataset(dataset, wanted, start), int(dataset.count_rows()))
-
-
-def _require_columns(dataset: Any, names: Sequence[str]) -> None:
-    """Refuse a file without a column that is needed: Arrow would read gaps, which some models take."""
-    keys_of = _pyarrow("pyarrow.dataset").get_partition_keys
-    for fragment in dataset.get_fragments():
-        own = {*fragment.physical_schema.names, *keys_of(fragment.partition_expression)}
-        missing = [name for name in names if name not in own]
-        if missing:
-            path = getattr(fragment, "path", "a part of the table")
-            raise ValueError(
-                f"{path} has no column {', '.join(missing)}, which the table has elsewhere. Move it away, or "
-                "give it that column."
-            )
-
-
-def _read_dataset(dataset: Any, columns: list[str] | None, start: int) -> Iterator[Chunk]:
-    """Tables of a dataset from row `start` on; whole row groups before it are not read."""
-    table = _pyarrow("pyarrow").Table
-    n_before = 0
-    for piece, n_rows in _pieces(dataset):
-        n_before += n_rows
-        if n_before <= start:
-            continue
-        batches = (table.from_batches([batch]) for batch in _scan(piece, dataset.schema, columns))
-        yield from _skip_rows(batches, max(0, start - (n_before - n_rows)))
-    if n_before < start:
-        raise _too_short(n_before, start)
-
-
-def _pieces(dataset: Any) -> Iterator[tuple[Any, int]]:
-    """The row groups of Parquet files, one by one, other files as a whole, and their numbers of rows."""
-    for fragment in sorted(dataset.get_fragments(), key=lambda fragment: getattr(fragment, "path", "")):
-        groups = getattr(fragment, "row_groups", None)
-        if groups is None:
-            yield fragment, int(fragment.count_rows())
-            continue
-        for group in groups:
-            yield fragment.subset(row_group_ids=[group.id]), int(group.num_rows)
-
-
-def _scan(piece: Any, schema: Any, columns: list[str] | None) -> Iterator[Any]:
-    # No read-ahead and no threads: one row group at a time bounds the memory.
-    return iter(
-        piece.to_batches(
-            schema=schema,
-            columns=columns,
-            batch_size=_READ_ROWS,
-            batch_readahead=1,
-            fragment_readahead=1,
-            use_threads=False,
-            cache_metadata=False,
-        )
-    )
