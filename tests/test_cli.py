@@ -36,6 +36,9 @@ def folder(tmp_path_factory):
     write_frame(rows, str(home / "rows.parquet"))
     write_frame(rows, str(home / "rows.arrow"))
     (home / "rows.csv.gz").write_bytes(gzip.compress((home / "rows.csv").read_bytes()))
+    (home / "folder").mkdir()
+    write_frame(rows.slice(0, 150), str(home / "folder" / "first.csv"))
+    write_frame(rows.slice(150), str(home / "folder" / "second.csv"))
     assert main(["fit", str(home / "rows.csv"), *FIT, "-o", str(home / "model.evenhand"), "-q"]) == 0
     return home
 
@@ -90,7 +93,7 @@ def test_predictions_are_those_of_the_library_and_rows_keep_their_order_and_thei
     assert got[0]["id"] == rows["id"][0].as_py()  # text, zeros and all
 
 
-@pytest.mark.parametrize("name", ["rows.parquet", "rows.arrow", "rows.csv.gz"])
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.arrow", "rows.csv.gz", "folder"])
 def test_every_format_gives_the_same_predictions(run, folder, name):
     wanted = run("predict", folder / "model.evenhand", folder / "rows.csv", "--keep", "none").out
     assert run("predict", folder / "model.evenhand", folder / name, "--keep", "none").out == wanted

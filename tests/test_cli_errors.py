@@ -270,7 +270,7 @@ def test_an_interrupt_leaves_nothing_behind(run, home, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(writing.CsvWriter, "write_table", interrupt)
+    monkeypatch.setattr(writing, "csv_text", interrupt)
     outcome = run("predict", home / "model.evenhand", home / "rows.csv", "-o", home / "out" / "scored.csv")
     assert outcome.code == 130
     assert outcome.err.count("\n") == 1

@@ -5,7 +5,11 @@ from typing import Annotated
 import typer
 
 Data = Annotated[
-    str, typer.Argument(help="CSV, TSV, Parquet, Arrow or Feather file; - is standard input.", metavar="DATA")
+    str,
+    typer.Argument(
+        help="CSV, TSV, Parquet, Arrow or Feather file, or a folder of them; - is standard input.",
+        metavar="DATA",
+    ),
 ]
 ModelFile = Annotated[str, typer.Argument(help="A model file that `evenhand fit` wrote.", metavar="MODEL")]
 

@@ -1,1 +1,10 @@
-"""Tables in and out: files of several formats, and tables bigger than memory."""
+"""Tables in and out: of any format and size, for the library and for the command line.
+
+- `outofcore` shows what is public: `fit_table` (in `batch`), `stream_table` (in `streaming`), `predict_table`
+  and `iter_predictions` (in `predictions`), and `TableProgress` (in `progress`).
+- In: `open_source` (in `sources`) gives blocks of rows of whatever is a table; `files` reads CSV, Parquet and
+  Arrow for it; `columns` says what columns of Arrow tables mean, `model_inputs` which of them a model takes.
+- Out: `writing`, into files that appear whole or not at all. `formats` names the formats of both ways.
+- On the way: `spool` keeps scores and probabilities on disk; `checkpoints` saves a stream's model and its
+  place in the table, and `digests` tells to which fit that belongs.
+"""

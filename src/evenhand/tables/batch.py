@@ -59,8 +59,9 @@ def fit_table(
     model : ParityPostprocessor, or a fitted estimator
         An estimator keeps its models of the outcome and of the group; its parity step is fitted anew.
     source : path, pyarrow dataset, frame, array, or iterable of chunks
-        A Parquet or Arrow file, or a folder of them, of which only the columns that are needed are read.
-        Chunks are frames, arrays of features, or tuples (scores, group_proba).
+        A CSV, Parquet or Arrow file, or a folder of them, of which only the columns that are needed are
+        read; "-" is standard input. Scores, probabilities and features of CSV files must be numbers. Chunks
+        are frames, arrays of features, or tuples (scores, group_proba).
     columns : list of str, default=None
         Features of an estimator; None is those that it was fitted with.
     scores : str or list of str, default=None

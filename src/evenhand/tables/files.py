@@ -6,10 +6,9 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.csv
@@ -28,14 +27,18 @@ from evenhand.tables.formats import (
 )
 from evenhand.tables.sources import Source, skip_rows, too_short
 
-BATCH_ROWS = 65_536  # most rows of a batch
-READ_ROWS = 32_768  # rows that a Parquet or Arrow file gives at a time
+BATCH_ROWS = 65_536  # most rows of a batch, and what a Parquet or Arrow file gives at a time
 BLOCK_BYTES = 2**20  # of CSV text in one chunk, of which several are read ahead; no row may be longer
 MOST_COLUMNS = 20_000  # of a CSV file
 STAGE = "rows"  # what the progress of reading is called; it is told in bytes where nobody knows the rows
 
-_DATASET_FORMATS = {"parquet": ds.ParquetFileFormat, "arrow": ds.IpcFileFormat}
-_MAGIC = {b"PAR1": "parquet", b"ARROW1": "arrow"}  # how files begin whose names do not tell their format
+# Pages are read when they are needed: by default all of a row group is in memory, packed, beside its rows.
+_PAGES = ds.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
+_DATASETS = {
+    "parquet": ds.ParquetFileFormat(default_fragment_scan_options=_PAGES),
+    "arrow": ds.IpcFileFormat(),
+}
+_MAGIC = {b"PAR1": "parquet", b"ARROW1": "arrow"}  # how files begin
 
 
 def read_table(source: Source) -> pa.Table:
@@ -44,9 +47,12 @@ def read_table(source: Source) -> pa.Table:
 
 
 def read_batches(source: Source) -> Iterator[pa.Table]:
-    """The rows of a source of Arrow tables in batches of bounded size, at least one row."""
+    """The rows of a source of Arrow tables in batches of bounded size, at least one row.
+
+    Chunks of text are bounded in bytes, and stay as they are but for those of very many rows.
+    """
     n_rows = 0
-    for chunk in source.chunks_from(0):
+    for chunk in source.chunks_from(0) if source.is_text else source.blocks(BATCH_ROWS):
         for start in range(0, chunk.num_rows, BATCH_ROWS):
             yield chunk.slice(start, BATCH_ROWS)
         n_rows += chunk.num_rows
@@ -62,7 +68,7 @@ def open_path(
     delimiter: str | None,
 ) -> Source:
     """The table of a file, of all files of a folder, or of standard input; `open_source` says how."""
-    sign = find_delimiter(path, delimiter)
+    find_delimiter(path, delimiter)  # a bad one is refused whatever the format
     if path != STANDARD and not os.path.exists(path):
         raise FileNotFoundError(errno.ENOENT, "No such file or folder", path)
     paths = _files_of(path)
@@ -70,123 +76,66 @@ def open_path(
     if len(formats) != 1:
         raise TableError(f"{plain(path)} must hold files of one format: got {', '.join(formats) or 'none'}.")
     name, kind = _name_of(path), formats[0]
-    with _explained(name, kind):
-        if kind == "csv":
-            files = _CsvFiles(paths, sign, columns, text)
-            opened = Source(lambda start: skip_rows(files.tables(), start), is_text=True)
-        else:
-            opened = _open_typed(path, kind, columns)
-
-    def chunks_from(start: int) -> Iterator[pa.Table]:
-        with _explained(name, kind):
-            yield from opened.chunks_from(start)
-
-    return replace(opened, chunks_from=chunks_from, name=name)
-
-
-def open_dataset(dataset: ds.Dataset, columns: Sequence[str] | None) -> Source:
-    """The table of a dataset, of which only the named columns are read, one row group at a time."""
-    names = dataset.schema.names
-    wanted = None if columns is None else list(columns)
-    require_columns(names, wanted or ())
-    _require_in_each_file(dataset, names if wanted is None else wanted)
-    return Source(lambda start: _read_dataset(dataset, wanted, start), int(dataset.count_rows()))
-
-
-@dataclass(frozen=True, slots=True)
-class _CsvFiles:
-    """CSV files that are one table."""
-
-    paths: list[str]
-    delimiter: str
-    columns: Sequence[str] | None  # None: those of the first file
-    text: Collection[str] | None  # columns that are no numbers; None: all
-
-    def tables(self) -> Iterator[pa.Table]:
-        """The rows of every file, chunk by chunk."""
-        wanted, n_rows, n_bytes = self.columns, 0, 0
-        sizes = [_size_of(path) for path in self.paths]
-        total = None if None in sizes else sum(size or 0 for size in sizes)
-        for path, size in zip(self.paths, sizes, strict=True):
-            with _opened(path) as file, _explained(_name_of(path), "csv"):
-                for chunk in self._parse(file, path):
-                    table = _select(chunk, wanted, _name_of(path))
-                    wanted = table.column_names
-                    report_progress(STAGE, n_bytes + file.tell() if total else 0, total)
-                    yield self._with_numbers(table, n_rows + 1)
-                    n_rows += chunk.num_rows
-            n_bytes += size or 0
-
-    def _parse(self, file: BinaryIO, path: str) -> Iterator[pa.Table]:
-        """The rows of one file, every cell as text."""
-        content: Any = gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file
-        # The header is read as a row, by the same parser as the others, since names may hold anything.
-        names = [f"f{number}" for number in range(MOST_COLUMNS)]
-        reader = pa.csv.open_csv(
-            content,
-            read_options=pa.csv.ReadOptions(autogenerate_column_names=True, block_size=BLOCK_BYTES),
-            parse_options=pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-            convert_options=pa.csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
-            ),
+    if kind == "csv":
+        return Source(
+            lambda start: skip_rows(_read_csv(paths, delimiter, columns, text), start), None, name, True
         )
-        header: list[str] | None = None
-        for batch in reader:
-            table = pa.Table.from_batches([batch])
-            if header is None:
-                cells = [column[0].as_py() for column in table.columns]
-                header = [name or f"unnamed_{place}" for place, name in enumerate(cells, 1)]
-                table = table.slice(1)
-            yield table.rename_columns(header)
+    with _explained(name, kind):
+        return _open_typed(path, kind, columns)
 
-    def _with_numbers(self, table: pa.Table, first_row: int) -> pa.Table:
-        for place, name in enumerate(table.column_names if self.text is not None else ()):
-            if name in (self.text or ()):
-                continue
-            try:
-                numbers = as_numbers(table, name, first_row)
-            except TableError as error:
-                raise TableError(
-                    f"{error} Of CSV files models get numbers alone: give them text in a frame, or in a "
-                    "Parquet or Arrow file."
-                ) from error
-            table = table.set_column(place, name, pa.array(numbers))
-        return table
+
+def open_dataset(dataset: ds.Dataset, columns: Sequence[str] | None, name: str = "The table") -> Source:
+    """The table of a dataset, of which only the named columns are read, a few row groups at a time."""
+    wanted = dataset.schema.names if columns is None else list(columns)
+    require_columns(dataset.schema.names, wanted)
+    for fragment in dataset.get_fragments():
+        own = {*fragment.physical_schema.names, *ds.get_partition_keys(fragment.partition_expression)}
+        missing = [each for each in wanted if each not in own]
+        if missing:  # Arrow would read gaps, which some models take
+            raise TableError(
+                f"{getattr(fragment, 'path', 'A part of the table')} has no column {', '.join(missing)}, which "
+                "the table has elsewhere. Move it away, or give it that column."
+            )
+    n_rows = int(dataset.count_rows())
+    return Source(lambda start: _read_dataset(dataset, wanted, start, n_rows), n_rows, name)
 
 
 def _open_typed(path: str, kind: str, columns: Sequence[str] | None) -> Source:
-    """The table of a Parquet or Arrow file, of a folder of them, or of a stream."""
+    """The table of a Parquet or Arrow file, of a folder of them, or of standard input."""
+    format, name = _DATASETS[kind], _name_of(path)
     if os.path.isdir(path):
-        return open_dataset(ds.dataset(path, format=kind, partitioning="hive"), columns)
-    file = _random_access(path)
-    if kind == "arrow" and _MAGIC.get(file.read(6)) != kind:
-        return Source(lambda start: skip_rows(_read_stream(file, columns, _name_of(path)), start))
-    if not _is_stream(path):
-        return open_dataset(ds.dataset(path, format=kind), columns)
-    format = _DATASET_FORMATS[kind]()
-    fragment = format.make_fragment(file)
-    return open_dataset(ds.FileSystemDataset([fragment], fragment.physical_schema, format), columns)
+        return open_dataset(ds.dataset(path, format=format, partitioning="hive"), columns, name)
+    if kind == "parquet" and os.path.isfile(path):
+        return open_dataset(ds.dataset(path, format=format), columns, name)
+    with _opened(path) as file:
+        content = pa.OSFile(path) if os.path.isfile(path) else pa.BufferReader(file.read())
+    if kind == "arrow" and _MAGIC.get(content.read(6)) != kind:  # its format for streams, without an index
+        content.seek(0)
+        tables = (
+            _select(pa.Table.from_batches([each]), columns, name) for each in pa.ipc.open_stream(content)
+        )
+        return Source(lambda start: skip_rows(tables, start), None, name)
+    fragment = format.make_fragment(content)
+    return open_dataset(ds.FileSystemDataset([fragment], fragment.physical_schema, format), columns, name)
 
 
-def _read_stream(file: pa.NativeFile, columns: Sequence[str] | None, name: str) -> Iterator[pa.Table]:
-    """The tables of Arrow's format for streams, which has no index at its end."""
-    file.seek(0)
-    n_rows = 0
-    for batch in pa.ipc.open_stream(file):
-        n_rows += batch.num_rows
-        report_progress(STAGE, n_rows)
-        yield _select(pa.Table.from_batches([batch]), columns, name)
-
-
-def _read_dataset(dataset: ds.Dataset, columns: list[str] | None, start: int) -> Iterator[pa.Table]:
-    """Tables of a dataset from row `start` on; whole row groups before it are not read."""
-    n_before, n_total = 0, int(dataset.count_rows())
+def _read_dataset(dataset: ds.Dataset, columns: list[str], start: int, n_total: int) -> Iterator[pa.Table]:
+    """Tables of a dataset from row `start` on; row groups before it are not read."""
+    n_before = 0
     for piece, n_rows in _pieces(dataset):
-        n_before += n_rows
+        n_read, n_before = n_before, n_before + n_rows
         if n_before <= start:
             continue
-        n_read = n_before - n_rows
-        batches = (pa.Table.from_batches([batch]) for batch in _scan(piece, dataset.schema, columns))
+        # No read-ahead and no threads: one row group at a time bounds the memory.
+        batches = piece.to_batches(
+            schema=dataset.schema,
+            columns=columns,
+            batch_size=BATCH_ROWS,
+            batch_readahead=1,
+            fragment_readahead=1,
+            use_threads=False,
+            cache_metadata=False,
+        )
         for table in skip_rows(batches, max(0, start - n_read)):
             n_read += table.num_rows
             report_progress(STAGE, n_read, n_total)
@@ -196,42 +145,73 @@ def _read_dataset(dataset: ds.Dataset, columns: list[str] | None, start: int) ->
 
 
 def _pieces(dataset: ds.Dataset) -> Iterator[tuple[ds.Fragment, int]]:
-    """The row groups of Parquet files, one by one, other files as a whole, and their numbers of rows."""
+    """Row groups of Parquet files, small ones together, other files as a whole, and their numbers of rows."""
     for fragment in sorted(dataset.get_fragments(), key=lambda fragment: getattr(fragment, "path", "")):
-        groups = getattr(fragment, "row_groups", None)
-        if groups is None:
+        chosen, n_rows = [], 0
+        for group in getattr(fragment, "row_groups", ()):
+            chosen.append(group.id)
+            n_rows += group.num_rows
+            if n_rows >= BATCH_ROWS:
+                yield fragment.subset(row_group_ids=chosen), n_rows
+                chosen, n_rows = [], 0
+        if chosen:
+            yield fragment.subset(row_group_ids=chosen), n_rows
+        elif not hasattr(fragment, "row_groups"):
             yield fragment, int(fragment.count_rows())
-            continue
-        for group in groups:
-            yield fragment.subset(row_group_ids=[group.id]), int(group.num_rows)
 
 
-def _scan(piece: ds.Fragment, schema: pa.Schema, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
-    # No read-ahead and no threads: one row group at a time bounds the memory.
-    return iter(
-        piece.to_batches(
-            schema=schema,
-            columns=columns,
-            batch_size=READ_ROWS,
-            batch_readahead=1,
-            fragment_readahead=1,
-            use_threads=False,
-            cache_metadata=False,
-        )
+def _read_csv(
+    paths: list[str], delimiter: str | None, columns: Sequence[str] | None, text: Collection[str] | None
+) -> Iterator[pa.Table]:
+    """The rows of CSV files that are one table, chunk by chunk."""
+    n_rows, n_bytes = 0, 0
+    total = sum(map(os.path.getsize, paths)) if all(map(os.path.isfile, paths)) else None
+    for path in paths:
+        name = _name_of(path)
+        with _opened(path) as file, _explained(name, "csv"):
+            for cells in _parse_csv(file, path, delimiter):
+                table = _select(cells, columns, name)
+                columns = table.column_names  # which every file must have
+                report_progress(STAGE, n_bytes + file.tell() if total else 0, total)
+                yield table if text is None else _with_numbers(table, text, n_rows + 1)
+                n_rows += table.num_rows
+        n_bytes += os.path.getsize(path) if total else 0
+
+
+def _parse_csv(file: BinaryIO, path: str, delimiter: str | None) -> Iterator[pa.Table]:
+    """The rows of one CSV file, every cell as text."""
+    # The header is read as a row, by the same parser as the others, since names may hold anything.
+    names = [f"f{number}" for number in range(MOST_COLUMNS)]
+    reader = pa.csv.open_csv(
+        gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file,
+        read_options=pa.csv.ReadOptions(autogenerate_column_names=True, block_size=BLOCK_BYTES),
+        parse_options=pa.csv.ParseOptions(delimiter=find_delimiter(path, delimiter), newlines_in_values=True),
+        convert_options=pa.csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+        ),
     )
+    header: list[str] = []
+    for batch in reader:
+        table = pa.Table.from_batches([batch])
+        if not header:
+            cells = [column[0].as_py() for column in table.columns]
+            header = [name or f"unnamed_{place}" for place, name in enumerate(cells, 1)]
+            table = table.slice(1)
+        yield table.rename_columns(header)
 
 
-def _require_in_each_file(dataset: ds.Dataset, names: Sequence[str]) -> None:
-    """Refuse a file without a column that is needed: Arrow would read gaps, which some models take."""
-    for fragment in dataset.get_fragments():
-        own = {*fragment.physical_schema.names, *ds.get_partition_keys(fragment.partition_expression)}
-        missing = [name for name in names if name not in own]
-        if missing:
-            path = getattr(fragment, "path", "a part of the table")
-            raise TableError(
-                f"{path} has no column {', '.join(missing)}, which the table has elsewhere. Move it away, or "
-                "give it that column."
-            )
+def _with_numbers(table: pa.Table, text: Collection[str], first_row: int) -> pa.Table:
+    """The table with all columns as numbers but for those of text."""
+    names = table.column_names
+    try:
+        return pa.table(
+            {name: table[name] if name in text else as_numbers(table, name, first_row) for name in names}
+        )
+    except TableError as error:
+        raise TableError(
+            f"{error} Of CSV files models get numbers alone: give them text in a frame, or in a Parquet or "
+            "Arrow file."
+        ) from error
 
 
 def _select(table: pa.Table, columns: Sequence[str] | None, name: str) -> pa.Table:
@@ -241,10 +221,8 @@ def _select(table: pa.Table, columns: Sequence[str] | None, name: str) -> pa.Tab
         raise TableError(
             f"{name} has more than one column named {', '.join(map(plain, twice))}: rename them."
         )
-    if columns is None:
-        return table
-    require_columns(table.column_names, columns)
-    return table.select(list(columns))
+    require_columns(table.column_names, columns or ())
+    return table if columns is None else table.select(list(columns))
 
 
 def _files_of(path: str) -> list[str]:
@@ -259,9 +237,9 @@ def _files_of(path: str) -> list[str]:
 def _format_of(path: str, given: str | None) -> str:
     """The format by its name, by the suffix of the path, or by how the file begins."""
     if given is None and suffix_format(path) is None and os.path.isfile(path):
-        with open(path, "rb") as file:
+        with _opened(path) as file:
             head = file.read(6)
-        given = next((kind for start, kind in _MAGIC.items() if head.startswith(start)), None)
+        given = _MAGIC.get(head) or _MAGIC.get(head[:4])
     return find_format(path, given)
 
 
@@ -269,40 +247,8 @@ def _name_of(path: str) -> str:
     return "standard input" if path == STANDARD else plain(path)
 
 
-def _is_stream(path: str) -> bool:
-    """Whether a path can be read only once: standard input, or a pipe with a name."""
-    return path == STANDARD or not os.path.isfile(path)
-
-
-def _size_of(path: str) -> int | None:
-    """Bytes of a file; None where that is known only at the end."""
-    if path != STANDARD:
-        return None if _is_stream(path) else os.path.getsize(path)
-    if not sys.stdin.buffer.seekable():
-        return None
-    here = sys.stdin.buffer.tell()
-    size = sys.stdin.buffer.seek(0, os.SEEK_END)
-    sys.stdin.buffer.seek(here)
-    return size
-
-
-@contextmanager
-def _opened(path: str) -> Iterator[BinaryIO]:
-    if path == STANDARD:
-        yield sys.stdin.buffer
-        return
-    with open(path, "rb") as file:
-        yield file
-
-
-def _random_access(path: str) -> pa.NativeFile:
-    """The file, or all of a stream that cannot be sought in: typed formats are read from their ends."""
-    if not _is_stream(path):
-        return pa.OSFile(path)
-    if path == STANDARD and sys.stdin.buffer.seekable():
-        return pa.PythonFile(sys.stdin.buffer, "r")
-    with _opened(path) as file:
-        return pa.BufferReader(file.read())
+def _opened(path: str) -> AbstractContextManager[BinaryIO]:
+    return nullcontext(sys.stdin.buffer) if path == STANDARD else open(path, "rb")
 
 
 @contextmanager
@@ -313,16 +259,11 @@ def _explained(name: str, kind: str) -> Iterator[None]:
     except UnicodeDecodeError as error:
         raise TableError(f"{name} is not UTF-8 text ({error.reason}): save it as UTF-8.") from error
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, gzip.BadGzipFile, EOFError) as error:
-        raise TableError(f"{name} cannot be read as {kind}: {_plain_reason(plain(error))}") from error
-
-
-def _plain_reason(words: str) -> str:
-    """What Arrow says is wrong with a file, in fewer words."""
-    lower = words.lower()
-    if any(empty in lower for empty in ("empty csv", "file is too small", "size is 0")):
-        return "it is empty"
-    if "utf8" in lower.replace("-", ""):
-        return "it is not UTF-8 text: save it as UTF-8"
-    if "duplicate field names" in lower:
-        return "two of its columns have the same name: rename one"
-    return words.rpartition("': ")[2] if "could not open" in lower else words  # without the paths in between
+        words = plain(error)
+        if any(empty in words.lower() for empty in ("empty csv", "file is too small", "size is 0")):
+            words = "it is empty"
+        elif "utf8" in words.lower().replace("-", ""):
+            words = "it is not UTF-8 text: save it as UTF-8"
+        elif "Could not open" in words:  # the reason comes after the paths
+            words = words.rpartition("': ")[2]
+        raise TableError(f"{name} cannot be read as {kind}: {words}") from error

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -66,9 +65,8 @@ def iter_predictions(
     """
     reader = make_reader(model, columns, scores, group_proba, sensitive_features)
     _check_method(model, method, ids)
-    asked = _Asked(method, ids, _continued(options), check_size(block_rows))
-    table = reader.open(source, ids)
-    return (predictions for _, predictions in asked.blocks(reader, table))
+    blocks = _predict_blocks(reader, reader.open(source, ids), check_size(block_rows), method, ids, options)
+    return (predictions for _, predictions in blocks)
 
 
 def predict_table(
@@ -122,11 +120,11 @@ def predict_table(
     import_optional("pyarrow", extra="tables", purpose="Writing files of tables")
     from evenhand.tables.writing import make_table, table_writer  # not above: Arrow is an extra
 
-    asked = _Asked(method, ids, _continued(options), check_size(block_rows))
     table, path, n_rows = reader.open(source, *kept), os.fspath(target), 0
+    blocks = _predict_blocks(reader, table, check_size(block_rows), method, ids, options)
     remove_leftovers(path)
     with showing(progress), table_writer(path, suffix_format(path) or "parquet") as write:
-        for block, predictions in asked.blocks(reader, table):
+        for block, predictions in blocks:
             write(make_table({**_kept_columns(block, kept), name: predictions}))
             n_rows += len(predictions)
             report_progress("predict", n_rows, table.n_rows)
@@ -135,27 +133,20 @@ def predict_table(
     return n_rows
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What to predict of each row."""
-
-    method: str
-    ids: str | None  # column
-    options: dict[str, Any]
-    block_rows: int
-
-    def blocks(self, reader: TableReader, table: Source) -> Iterator[tuple[Chunk, AnyArray]]:
-        """Each block of a table with its predictions; an error says which rows it is about."""
-        call = getattr(reader.model, self.method)
-        n_before = 0
-        for block in table.blocks(self.block_rows):
-            n_after = n_before + count_rows(block)
-            with blaming(n_before, n_after):
-                who = {} if self.ids is None else {"ids": read_ids(block, self.ids, table.is_text)}
-                given = {**reader.keywords(block), **self.options, **who}
-                predictions: AnyArray = call(*reader.arguments(block), **given)
-            yield block, predictions
-            n_before = n_after
+def _predict_blocks(
+    reader: TableReader, table: Source, size: int, method: str, ids: str | None, options: dict[str, Any]
+) -> Iterator[tuple[Chunk, AnyArray]]:
+    """Each block of a table with its predictions; an error says which rows it is about."""
+    call, asked = getattr(reader.model, method), _continued(options)
+    n_before = 0
+    for block in table.blocks(size):
+        n_after = n_before + count_rows(block)
+        with blaming(n_before, n_after):
+            if ids is not None:
+                asked["ids"] = read_ids(block, ids, table.is_text)
+            predictions: AnyArray = call(*reader.arguments(block), **reader.keywords(block), **asked)
+        yield block, predictions
+        n_before = n_after
 
 
 def _kept_columns(block: Chunk, names: list[str]) -> dict[str, Any]:
@@ -167,12 +158,12 @@ def _kept_columns(block: Chunk, names: list[str]) -> dict[str, Any]:
 
 
 def _continued(options: dict[str, Any]) -> dict[str, Any]:
-    """The options with a seed made a generator: fresh draws go on from block to block."""
+    """A copy of the options with a seed made a generator: fresh draws go on from block to block."""
     seed = options.get("random_state")
     return (
         {**options, "random_state": np.random.default_rng(int(seed))}
         if isinstance(seed, Integral)
-        else options
+        else {**options}
     )
 
 

@@ -27,14 +27,14 @@ def table_writer(path: str, format: str | None = None, delimiter: str | None = N
     kind, sign = find_format(path, format), find_delimiter(path, delimiter)
     with _destination(path, kind) as file, ExitStack() as stack:
         schema: pa.Schema = None
-        writer: Any = None
+        write_next: Write
 
         def write(table: pa.Table) -> None:
-            nonlocal schema, writer
-            if writer is None:
+            nonlocal schema, write_next
+            if schema is None:
                 schema = table.schema
-                writer = stack.enter_context(_open(kind, file, schema, sign))
-            writer.write_table(table.cast(schema))
+                write_next = _start(kind, file, schema, sign, stack)
+            write_next(table.cast(schema))
 
         yield write
 
@@ -56,48 +56,34 @@ def _as_lists(values: Any) -> Any:
     return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
 
 
-def _open(kind: str, file: BinaryIO, schema: pa.Schema, delimiter: str) -> Any:
-    if kind == "parquet":
-        return pa.parquet.ParquetWriter(file, schema)
-    if kind == "arrow":
-        return pa.ipc.new_file(file, schema)
-    return CsvWriter(file, schema, delimiter)
+def _start(kind: str, file: BinaryIO, schema: pa.Schema, delimiter: str, stack: ExitStack) -> Write:
+    """What writes rows of a schema; the stack ends it."""
+    if kind != "csv":
+        make = pa.parquet.ParquetWriter if kind == "parquet" else pa.ipc.new_file
+        write_table: Write = stack.enter_context(make(file, schema)).write_table
+        return write_table
+    lists = [field.name for field in schema if pa.types.is_nested(field.type)]
+    if lists:
+        raise TableError(
+            f"Column {lists[0]} holds lists, which a CSV file cannot: write a Parquet or Arrow file."
+        )
+    file.write(csv_text(pa.table({name: [name] for name in schema.names}), delimiter))
+    return lambda table: file.write(csv_text(table, delimiter)) and None
 
 
-class CsvWriter:
+def csv_text(table: pa.Table, delimiter: str) -> bytes:
     """Rows as CSV text with quotes only where a cell needs them, so that cells stay as they were read.
 
     pyarrow's own writer quotes all text or none, and the cells of a CSV file are text here, numbers too.
     """
-
-    def __init__(self, file: BinaryIO, schema: pa.Schema, delimiter: str) -> None:
-        lists = [field.name for field in schema if pa.types.is_nested(field.type)]
-        if lists:
-            raise TableError(
-                f"Column {lists[0]} holds lists, which a CSV file cannot: write a Parquet or Arrow file."
-            )
-        self._file, self._delimiter = file, delimiter
-        self._special = f'[\\n\\r"{re.escape(delimiter)}]'
-        self.write_table(pa.table({name: [name] for name in schema.names}))
-
-    def __enter__(self) -> "CsvWriter":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Nothing is left to write."""
-
-    def write_table(self, table: pa.Table) -> None:
-        """The next rows."""
-        if table.num_rows:
-            cells = [self._quoted(column.combine_chunks()) for column in table.columns]
-            lines = pc.binary_join_element_wise(*cells, self._delimiter)
-            self._file.write(("\n".join(lines.to_pylist()) + "\n").encode())
-
-    def _quoted(self, column: pa.Array) -> pa.Array:
-        text = pc.fill_null(pc.cast(column, pa.string()), "")
-        inside = pc.replace_substring(text, '"', '""')
-        wrapped = pc.binary_join_element_wise('"', inside, '"', "")
-        return pc.if_else(pc.match_substring_regex(text, self._special), wrapped, text)
+    special = f'[\\n\\r"{re.escape(delimiter)}]'
+    cells = []
+    for column in table.columns:
+        text = pc.fill_null(pc.cast(column.combine_chunks(), pa.string()), "")
+        quoted = pc.binary_join_element_wise('"', pc.replace_substring(text, '"', '""'), '"', "")
+        cells.append(pc.if_else(pc.match_substring_regex(text, special), quoted, text))
+    lines = pc.binary_join_element_wise(*cells, delimiter).to_pylist()
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 @contextmanager
