@@ -14,7 +14,7 @@ from evenhand.estimators import ParityRegressor
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.frontier import frontier
 from reproduction.frames import Row
-from reproduction.parity_step import ParityStep
+from reproduction.parity_step import PaperStep
 from reproduction.rows import PaperRows, paper_classifier, paper_regressor, prepare
 from reproduction.runner import Cell
 
@@ -54,7 +54,7 @@ def _base_plain(rows: PaperRows, cell: Cell) -> Iterator[Row]:
 def _paper(rows: PaperRows, cell: Cell) -> Iterator[Row]:
     """The published method: pmf parity by SGD3 with AC-SA squared, T gradients of single rows."""
     for exponent in cell["exponents"]:
-        step = ParityStep.of(rows, 2.0**-exponent, prior=cell["prior"])
+        step = PaperStep.of(rows, 2.0**-exponent, prior=cell["prior"])
         found = step.solve(PAPER_SOLVER, cell["budget"], cell.split)
         yield {"epsilon": 2.0**-exponent, **rows.measure_policy(step.policy(found.multipliers))}
 

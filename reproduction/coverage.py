@@ -19,10 +19,13 @@ from numpy.typing import ArrayLike
 
 from evenhand._utils.optional import import_optional
 from evenhand._utils.typing import AnyArray, FloatArray
+from evenhand._utils.validation import Rows
 from evenhand.certificates import certify_held_out
 from evenhand.datasets import make_population
-from evenhand.dual.parity import make_parity
+from evenhand.dual.costs import Squared
+from evenhand.dual.grid import uniform_support
 from evenhand.dual.problem import DualProblem
+from evenhand.dual.step import ParityStep
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.metrics import ks_unfairness
 from evenhand.plots import GREY, INK, MARK
@@ -237,15 +240,17 @@ def _series(
 def _problem(setting: Setting, budget: int, scores: FloatArray, group_proba: FloatArray) -> DualProblem:
     """The population's problem; the solver sees rows drawn from it."""
     half = int(np.sqrt(budget)) if setting.grows else 20
-    atoms = np.linspace(-1.0, 1.0, 2 * half + 1)
-    return DualProblem.from_rows(
-        scores,
-        group_proba,
-        atoms=atoms,
-        parity=make_parity(setting.parity, atoms),
-        slack=np.zeros(group_proba.shape[1]),
-        temperature=budget / (8.0 * np.log2(budget)) if setting.grows else 100.0,
+    rows = Rows(scores, group_proba, tuple(range(group_proba.shape[1])), None)
+    step = ParityStep(
+        grid=uniform_support(-1.0, 1.0, 2 * half + 1),
+        parity=setting.parity,
+        cost=Squared(),
+        group_prior=rows.group_mass(),
+        strata=None,
+        epsilon=np.zeros(group_proba.shape[1]),
+        beta=budget / (8.0 * np.log2(budget)) if setting.grows else 100.0,
     )
+    return step.problem(rows)
 
 
 def _unfairness(problem: DualProblem, setting: Setting, budget: int, seed: int) -> tuple[float, float]:

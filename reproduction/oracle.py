@@ -8,7 +8,7 @@ from evenhand.certificates import certify
 from evenhand.solvers import Batch, SolverResult, run, solve_lp
 from reproduction.comparison import PAPER_SOLVER
 from reproduction.frames import Row
-from reproduction.parity_step import ParityStep
+from reproduction.parity_step import PaperStep
 from reproduction.rows import prepare
 from reproduction.runner import Cell
 
@@ -22,7 +22,7 @@ def compute_oracle(cell: Cell) -> list[Row]:
     rows = prepare(cell.dataset, cell["scheme"], cell.split)
     table = []
     for epsilon in cell["epsilons"]:
-        step = ParityStep.of(rows, epsilon, parity=cell.method)
+        step = PaperStep.of(rows, epsilon, parity=cell.method)
         sharp = replace(step, problem=step.problem.at_temperature(cell["sharp_beta"]))
         for name, problem in (("batch", step), ("batch, sharp", sharp)):
             table.append(
@@ -33,7 +33,7 @@ def compute_oracle(cell: Cell) -> list[Row]:
     return table
 
 
-def _measure(step: ParityStep, result: SolverResult) -> Row:
+def _measure(step: PaperStep, result: SolverResult) -> Row:
     scale = step.support.half_width
     reached = np.abs(result.violation).max(axis=0)
     exact = solve_lp(step.problem.with_slack(reached))

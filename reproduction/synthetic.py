@@ -7,7 +7,7 @@ from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.metrics import ks_unfairness
 from reproduction.comparison import PAPER_SOLVER
 from reproduction.frames import Row
-from reproduction.parity_step import ParityStep
+from reproduction.parity_step import PaperStep
 from reproduction.rows import prepare_bunch
 from reproduction.runner import Cell
 
@@ -16,7 +16,7 @@ def compute_synthetic(cell: Cell) -> list[Row]:
     """Mass of each atom in each group of the test rows, and the group's distance from all."""
     rows = prepare_bunch(make_paper_synthetic(random_state=cell.split), "text", cell.split)
     scores, group_proba = rows.nuisances(rows.split.test)
-    step = ParityStep.of(rows, cell["epsilon"])
+    step = PaperStep.of(rows, cell["epsilon"])
     atoms = step.support.atoms
     if cell.method == "base":
         nearest = np.abs(scores[:, None] - atoms).argmin(axis=1)

@@ -7,11 +7,11 @@ every notion whose constraint is a sup-norm; the arrays have shape (2, n_constra
 import numpy as np
 from scipy.special import softmax
 
-from evenhand._kernels.chunks import chunk_bounds
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.dual.objective import evaluate
 from evenhand.dual.parity import matrix
 from evenhand.dual.problem import DualProblem
+from evenhand.dual.rows import stored_rows
 
 
 def split(multipliers: FloatArray) -> FloatArray:
@@ -58,11 +58,7 @@ def variance_bound(group_prior: FloatArray) -> float:
 
 def imbalance_spread(problem: DualProblem) -> float:
     """`E |t|^2` on the rows: sigma-hat squared of the paper's appendix on unknown eta and tau."""
-    second = np.zeros((problem.n_kept, problem.n_kept))
-    for start, stop in chunk_bounds(problem.n_rows):  # not at once: the rows may be more than memory holds
-        kept = problem.design[: problem.n_kept, start:stop]
-        second += (kept * problem.weights[start:stop]) @ kept.T
-    return float(np.trace(problem.mixing.T @ second @ problem.mixing))
+    return float(np.trace(problem.mixing.T @ problem.rows.second_moment() @ problem.mixing))
 
 
 def gradient_variance(problem: DualProblem) -> float:
@@ -96,7 +92,7 @@ def stochastic_gradient(problem: DualProblem, point: FloatArray, rows: IntArray)
     A row's gradient is `(+g + epsilon, -g + epsilon)` with `g = A pi t^T`. Its mean is the gradient of F
     when rows are drawn in proportion to the problem's weights. Returns shape (2, n_constraints, n_groups).
     """
-    features = problem.design[:, rows]
+    features = stored_rows(problem.rows, "A stochastic gradient").design[:, rows]
     tilt = problem.parity.operator.adjoint(merge(point)) @ problem.mixing.T
     loadings = np.concatenate([tilt, problem.cost.loadings], axis=1)
     logits = problem.temperature * (features.T @ loadings.T + problem.cost.offset)

@@ -51,8 +51,7 @@ from evenhand.estimators.nuisances import (
     require_proba,
     require_table,
 )
-from evenhand.estimators.parity_step import FrontierRows
-from evenhand.estimators.postprocessor import ParityPostprocessor
+from evenhand.estimators.postprocessor import FrontierRows, ParityPostprocessor
 from evenhand.estimators.recalibration import Models, Said, check_calibration, fit_recalibration, recalibrate
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 from sklearn.utils.metadata_routing import UNUSED
 
 from evenhand.estimators.postprocessor import ParityPostprocessor
-from evenhand.estimators.streaming import OnDrift, heard_by
+from evenhand.estimators.streaming import OnDrift, check_on_drift
 
 
 class FollowsRows:
@@ -50,7 +50,7 @@ class FollowsRows:
         model: Any = self  # an estimator, which scores rows
         scores, group_proba = model._nuisances(X_unlabeled, sensitive_features)
         step: ParityPostprocessor = copy(model.postprocessor_)
-        alarms = step._take_rows(scores, group_proba, half_life, quiet=heard_by(on_drift))
+        alarms = step._take_rows(scores, group_proba, half_life, quiet=check_on_drift(on_drift))
         self._install_step(step)
         for alarm in alarms:
             assert on_drift is not None  # else they were warnings

@@ -24,11 +24,12 @@ from evenhand.certificates import Certificate
 from evenhand.dual.costs import Absolute, CostMatrix, Huber, Pinball, Squared
 from evenhand.dual.grid import Support
 from evenhand.dual.policy import SoftmaxPolicy
+from evenhand.dual.step import ParityStep
 from evenhand.estimators import ParityClassifier, ParityRegressor
 from evenhand.estimators.cells import Notion
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.estimators.selection import Selection
-from evenhand.estimators.streaming import Moments, Monitor, Record, Standing, Stream
+from evenhand.estimators.streaming import Moments, Monitor, Record, Stream
 from evenhand.modelfile import stream_faults, term_faults
 from evenhand.modelfile.term_faults import is_floats
 from evenhand.solvers import AcSa, AcSa2, Auto, Batch, Lbfgs, Oracle, Sgd, Sgd3, SolverResult, Status
@@ -59,6 +60,7 @@ OBJECTS: dict[str, type] = _by_name(
     Monitor,
     Notion,
     Oracle,
+    ParityStep,
     Phase,
     Pinball,
     Record,
@@ -68,7 +70,6 @@ OBJECTS: dict[str, type] = _by_name(
     SoftmaxPolicy,
     SolverResult,
     Squared,
-    Standing,
     StochasticState,
     Stream,
     Support,
@@ -136,10 +137,12 @@ def _postprocessor_faults(model: Any) -> Iterator[str]:
     fitted = {name for name in vars(model) if name.endswith("_")}
     if not fitted:
         return
-    if missing := sorted({"atoms_", "draw_key_", "groups_", "multipliers_", "policy_"} - fitted):
+    if missing := sorted({"atoms_", "draw_key_", "groups_", "multipliers_", "policy_", "step_"} - fitted):
         yield f"it has no {', '.join(missing)}"
     elif type(model.policy_) is not SoftmaxPolicy:
         yield "its policy_ is not a policy"
+    elif not _is_step_of(model.step_, model.policy_):
+        yield "its step_ is not the step of its policy"
     else:
         key = model.draw_key_
         if not isinstance(key, np.ndarray) or key.dtype != np.uint64 or key.shape != (2,):
@@ -148,13 +151,17 @@ def _postprocessor_faults(model: Any) -> Iterator[str]:
         yield from _model_stream_faults(model)
 
 
+def _is_step_of(step: Any, policy: SoftmaxPolicy) -> bool:
+    return type(step) is ParityStep and step.group_prior.shape == policy.group_prior.shape
+
+
 def _model_stream_faults(model: Any) -> Iterator[str]:
     stream = getattr(model, "stream_", None)
     if stream is None:
         return
     if type(stream) is not Stream:
         yield "its stream_ is not a stream"
-    elif len(stream.standing.group_prior) != len(model.policy_.group_prior):
+    elif len(stream.step.group_prior) != len(model.policy_.group_prior):
         yield "its stream_ has other groups"
     else:
         solver = model.solver
@@ -216,6 +223,6 @@ _FAULTS: dict[str, Callable[[Any], Iterator[str]]] = {
     "Phase": stream_faults.phase_faults,
     "StochasticState": stream_faults.walk_faults,
     "Moments": stream_faults.moments_faults,
-    "Standing": stream_faults.standing_faults,
+    "ParityStep": stream_faults.step_faults,
     "Stream": stream_faults.stream_faults,
 }

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from evenhand.dual.grid import Support
-from evenhand.dual.parity import PARITIES, SupNorm, make_parity
-from evenhand.estimators.streaming import Moments, Monitor, Record, Standing, Stream
+from evenhand.dual.parity import PARITIES, SupNorm
+from evenhand.dual.step import ParityStep
+from evenhand.estimators.streaming import Moments, Monitor, Record, Stream
 from evenhand.modelfile.term_faults import cost_faults, strata_faults
 from evenhand.solvers.schedules import Phase
 from evenhand.solvers.stochastic import StochasticState
@@ -65,31 +66,32 @@ def moments_faults(moments: Any) -> Iterator[str]:
     yield from strata_faults(moments.strata, moments.prior)
 
 
-def standing_faults(standing: Any) -> Iterator[str]:
-    """Multipliers of the shape that the notion, the atoms and the groups ask for."""
-    if standing.parity not in PARITIES or type(standing.support) is not Support:
-        yield "it has no parity notion or no support"
+def step_faults(step: Any) -> Iterator[str]:
+    """A grid, a notion, a cost, and a prior and tolerances of the same groups."""
+    if step.parity not in PARITIES or type(step.grid) is not Support:
+        yield "it has no parity notion or no grid"
         return
-    n_constraints = make_parity(standing.parity, standing.support.normalised()).operator.n_rows
-    prior = standing.group_prior
+    prior = step.group_prior
     if getattr(prior, "ndim", 0) != 1 or not _is_floats(prior, prior.shape) or not np.all(prior > 0):
         yield "its prior is not positive"
-    elif not _is_floats(standing.multipliers, (n_constraints, len(prior))):
-        yield "its multipliers do not have the shape of its atoms and groups"
-    if type(standing.temperature) is not float or not standing.temperature > 0:
-        yield "its temperature is not a positive number"
-    yield from strata_faults(standing.strata, prior)
-    yield from cost_faults(standing.cost, len(standing.support.atoms))
+    elif not _is_floats(step.epsilon, prior.shape) or not np.all(step.epsilon >= 0):
+        yield "its tolerances are not one number for each group"
+    if type(step.beta) is not float or not step.beta > 0:
+        yield "its beta is not a positive number"
+    yield from strata_faults(step.strata, prior)
+    yield from cost_faults(step.cost, len(step.grid.atoms))
 
 
 def stream_faults(stream: Any) -> Iterator[str]:
     """Rows that wait, a policy, and a record, all over the same atoms and groups."""
-    if type(stream.standing) is not Standing:
-        yield "it has no policy"
+    if type(stream.step) is not ParityStep:
+        yield "it has no step"
         return
-    shape = stream.standing.multipliers.shape
+    shape = stream.step.empty_problem().multipliers_shape
+    if not _is_floats(stream.multipliers, shape):
+        yield "its multipliers do not have the shape of its atoms and groups"
     n_waiting = len(stream.waiting_scores) if isinstance(stream.waiting_scores, np.ndarray) else 0
-    n_classes = stream.standing.cost.n_classes
+    n_classes = stream.step.cost.n_classes
     of_scores = (n_waiting,) if n_classes is None else (n_waiting, n_classes)
     waiting = (stream.waiting_scores, of_scores), (stream.waiting_proba, (n_waiting, shape[1]))
     if not all(_is_floats(array, size) and np.isfinite(array).all() for array, size in waiting):
@@ -101,20 +103,20 @@ def stream_faults(stream: Any) -> Iterator[str]:
     if before is not None and not _is_floats(before, shape):
         yield "the violation before it does not have the shape of its multipliers"
     if stream.record is not None:
-        yield from _record_faults(stream.record, stream.standing)
+        yield from _record_faults(stream.record, stream.step, shape)
 
 
-def _record_faults(record: Any, standing: Standing) -> Iterator[str]:
+def _record_faults(record: Any, step: ParityStep, shape: tuple[int, int]) -> Iterator[str]:
     if type(record) is not Record or type(record.moments) is not Moments:
         yield "it has no record"
         return
-    (n_constraints, n_groups), support = standing.multipliers.shape, standing.support
-    n_features = standing.cost.model(support).loadings.shape[1]
-    if record.moments.groups.shape != (n_groups, len(support.atoms)):
+    n_constraints, n_groups = shape
+    n_features = step.cost.model(step.grid).loadings.shape[1]
+    if record.moments.groups.shape != (n_groups, len(step.grid.atoms)):
         yield "its moments are not over its atoms and groups"
     elif len(record.moments.costs) != n_features:
         yield "its moments are not those of its cost"
-    elif not _same(record.moments.strata, standing.strata):
+    elif not _same(record.moments.strata, step.strata):
         yield "its moments have other strata"
     charts = (n_constraints + 1, n_groups)
     monitor = record.monitor
@@ -125,7 +127,7 @@ def _record_faults(record: Any, standing: Standing) -> Iterator[str]:
     if not _is_count(record.since) or not _is_count(record.n_solves):
         yield "its counts are not counts"
     walk = record.walk
-    n_signs = 2 if isinstance(standing.make_parity().norm, SupNorm) else 1
+    n_signs = 2 if isinstance(step.make_parity().norm, SupNorm) else 1
     if walk is not None and (
         type(walk) is not StochasticState or walk.iterate.shape != (n_signs, n_groups, n_constraints)
     ):

@@ -7,7 +7,7 @@ depend on the number of stored rows: cut a run anywhere, pickle it, go on, and t
 """
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -21,6 +21,8 @@ from evenhand.dual.grid import paper_beta
 from evenhand.dual.parity import Cumulative, Functional, Identity, Operator
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.projected import gradient_variance, imbalance_spread
+from evenhand.dual.rows import stored_rows
+from evenhand.solvers.base import Solver
 from evenhand.solvers.result import Status
 from evenhand.solvers.schedules import Plan, plan_tables
 
@@ -99,7 +101,7 @@ class StochasticState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StochasticSolver(ABC):
+class StochasticSolver(Solver[StochasticState]):
     """A stochastic solver; the classes below it bring the plan.
 
     Parameters
@@ -133,11 +135,6 @@ class StochasticSolver(ABC):
         return paper_beta(n_rows)
 
     @property
-    @abstractmethod
-    def name(self) -> str:
-        """Short name, as in `solver="..."`."""
-
-    @property
     def method(self) -> Method:
         """Which kernel takes the steps."""
         return "sgd"
@@ -168,11 +165,16 @@ class StochasticSolver(ABC):
         size = self.chunk_size or max(MIN_CHUNK, state.budget // DEFAULT_CHUNKS)
         size = min(size, state.budget - state.n_gradient_rows)
         rows = draw_rows(problem, state.seed, state.n_gradient_rows, size, self.sampling)
-        return self._advance(problem, state, problem.design[:, rows], np.ones(size))
+        design = stored_rows(problem.rows, self.name).design[:, rows]
+        return self._advance(problem, state, design, np.ones(size))
 
     def done(self, problem: DualProblem, state: StochasticState) -> Status | None:
         """Stop when the budget is spent."""
         return Status.BUDGET_SPENT if state.n_gradient_rows >= state.budget else None
+
+    def point(self, problem: DualProblem, state: StochasticState) -> FloatArray:
+        """The answer as a point of the problem's form."""
+        return state.pair
 
     def feed(self, problem: DualProblem, state: StochasticState) -> StochasticState:
         """State after the rows of `problem`, fresh ones, each once and in order.
@@ -180,14 +182,14 @@ class StochasticSolver(ABC):
         Weights that differ scale the gradients of their rows. A stream has no end that the plan could
         know: when the plan is spent, a new one starts at its answer, as long as all rows so far.
         """
-        n_rows = problem.n_rows
-        factors = np.ones(n_rows) if _are_equal(problem.weights) else problem.weights * n_rows
+        n_rows, rows = problem.n_rows, stored_rows(problem.rows, self.name)
+        factors = np.ones(n_rows) if _are_equal(rows.weights) else rows.weights * n_rows
         first = 0
         while first < n_rows:
             if self.done(problem, state) is not None:
                 state = self._begin_again(problem, state)
             last = min(n_rows, first + state.budget - state.n_gradient_rows)
-            state = self._advance(problem, state, problem.design[:, first:last], factors[first:last])
+            state = self._advance(problem, state, rows.design[:, first:last], factors[first:last])
             first = last
         return state
 
@@ -277,7 +279,8 @@ def draw_rows(problem: DualProblem, seed: int, start: int, size: int, sampling: 
     length = problem.n_rows if sampling == "passes" else DRAW_BLOCK
     blocks = range(start // length, -(-(start + size) // length))
     draw = _one_pass if sampling == "passes" else _one_block
-    rows = np.concatenate([draw(problem.weights, np.random.default_rng([seed, i])) for i in blocks])
+    weights = stored_rows(problem.rows, "A stochastic solver").weights
+    rows = np.concatenate([draw(weights, np.random.default_rng([seed, i])) for i in blocks])
     first = start - blocks.start * length
     return rows[first : first + size]
 
