@@ -34,7 +34,7 @@ def compute_oracle(cell: Cell) -> list[Row]:
 
 
 def _measure(step: PaperStep, result: SolverResult) -> Row:
-    scale = step.support.half_width
+    scale = step.step.grid.half_width
     reached = np.abs(result.violation).max(axis=0)
     exact = solve_lp(step.problem.with_slack(reached))
     return {

@@ -17,7 +17,7 @@ def compute_synthetic(cell: Cell) -> list[Row]:
     rows = prepare_bunch(make_paper_synthetic(random_state=cell.split), "text", cell.split)
     scores, group_proba = rows.nuisances(rows.split.test)
     step = PaperStep.of(rows, cell["epsilon"])
-    atoms = step.support.atoms
+    atoms = step.step.grid.atoms
     if cell.method == "base":
         nearest = np.abs(scores[:, None] - atoms).argmin(axis=1)
         pmf = np.eye(len(atoms))[nearest]
@@ -33,5 +33,5 @@ def compute_synthetic(cell: Cell) -> list[Row]:
     return [
         {"group": int(group), "ks": distances[group], "atom": float(atom), "mass": float(mass)}
         for group in np.unique(groups)
-        for atom, mass in zip(step.support.normalised(), pmf[groups == group].mean(axis=0), strict=True)
+        for atom, mass in zip(step.step.grid.normalised(), pmf[groups == group].mean(axis=0), strict=True)
     ]

@@ -342,7 +342,7 @@ def test_every_name_of_the_paper_fits_a_model_and_warns_of_too_small_a_budget(so
     ("options", "message"),
     [
         ({"solver": "magic"}, "Unknown solver 'magic'. Valid names: auto, batch"),
-        ({"solver": 3}, "solver must be a name or an object"),
+        ({"solver": 3}, "solver must be a name .* or an object"),
         ({"solver": "batch", "tol": 0.0}, "tol must be a positive number"),
         ({"solver": "batch", "tol": float("nan")}, "tol must be a positive number"),
         ({"solver": "batch", "max_iter": 0}, "max_iter must be a positive integer"),

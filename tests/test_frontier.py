@@ -22,7 +22,7 @@ from evenhand.evaluation.frontier import Frontier, frontier
 from evenhand.evaluation.heldout import HeldOutRows
 from evenhand.exceptions import ClippingWarning, ConvergenceWarning, InterruptWarning
 from evenhand.metrics import BLOCK_ENTRIES, Membership
-from evenhand.solvers import Batch, Progress, Status
+from evenhand.solvers import Batch, PlainState, Solver, Status
 from tests.frontiers import EPSILONS, FIT, NEW, ROWS, TEST
 
 
@@ -218,7 +218,7 @@ def interrupt(_):
     raise KeyboardInterrupt
 
 
-class InterruptedSolver:
+class InterruptedSolver(Solver):
     """Stops as `run` does on Ctrl-C, at tolerances below a limit."""
 
     name = "interrupted"
@@ -227,7 +227,7 @@ class InterruptedSolver:
         self.limit = limit
 
     def init(self, problem, start):
-        return Progress(self.name, 0, 0, np.zeros(problem.multipliers_shape))
+        return PlainState(np.zeros(problem.multipliers_shape))
 
     def step(self, problem, state):
         if problem.slack.max() < self.limit:
@@ -253,7 +253,7 @@ def test_an_interrupt_inside_the_solver_keeps_no_half_solved_point():
         frontier(model, *ROWS, epsilons=[0.01])
 
 
-class StallsWhenWarm:
+class StallsWhenWarm(Solver):
     """The batch solver, that gives up at once wherever it is given a start."""
 
     name = "stalls when warm"

@@ -145,7 +145,7 @@ def test_a_few_rows_with_the_shift_have_the_gradient_of_all_rows(case):
 @every_case
 def test_a_stream_that_starts_from_a_fit_knows_its_violation(case):
     model, step, problem, columns = block_of(case)
-    block = measure(problem, columns, step.multipliers, step.strata)
+    block = measure(problem, columns, model.multipliers_, step.strata)
     operator = problem.parity.operator
     matched = block.matched(model.result_.violation, model.group_prior_, operator)
     np.testing.assert_allclose(matched.violation(operator), model.result_.violation, atol=1e-9)
@@ -185,14 +185,14 @@ def test_extending_the_grid_keeps_the_policy_and_the_risk_on_the_atoms_that_were
     case = Case({"cost": cost, "epsilon": 0.03})
     model, old, problem, columns = block_of(case)
     scores = case.rows(BLOCK_ROWS, 5)[0]
-    support = extend(old.support, Extension(4, 9))
-    block = measure(problem, columns, old.multipliers)
-    wider, moved, _ = _on_wider_grid(old, support, block, block)
-    pmf = wider.make_policy().pmf(scores, columns)[:, 4:19]
+    grid = extend(old.grid, Extension(4, 9))
+    block = measure(problem, columns, model.multipliers_)
+    wider, carried, moved, _ = _on_wider_grid(old, model.multipliers_, grid, block, block)
+    pmf = wider.policy(carried).pmf(scores, columns)[:, 4:19]
     pmf /= pmf.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(pmf, model.predict_pmf(scores, columns), atol=1e-9)
-    units = old.cost.unit(old.support), old.cost.unit(support)
-    for moments, unit, where in ((block, units[0], old.support), (moved, units[1], support)):
+    units = old.cost.unit(old.grid), old.cost.unit(grid)
+    for moments, unit, where in ((block, units[0], old.grid), (moved, units[1], grid)):
         terms = old.cost.model(where)
         gain = (moments.costs * terms.loadings.T).sum() + moments.policy @ terms.offset
         assert unit * (moments.constant - gain) == pytest.approx(risk_on(model, scores, columns), rel=1e-6)

@@ -157,7 +157,7 @@ def _fit_mapped(step: ParityPostprocessor, spool: Spool, callback: Callback) -> 
     solver = step._solver()
     if solver.needs_stored_rows:
         raise ValueError(
-            f"solver={solver.name!r} holds all its rows in memory: {spool.n_rows} are too many. "
+            f'solver="{solver.name}" holds all its rows in memory: {spool.n_rows} are too many. '
             'Pass solver="auto".'
         )
     groups = spool.groups or ()
