@@ -21,6 +21,7 @@ Columns = dict[str, list[Any]]
 Row = dict[str, Any]
 
 FRAME_DIGITS = 5
+SOURCES = ("src", "reproduction")  # what the frames depend on, in the checkout
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 
 
@@ -133,7 +134,7 @@ def describe_run(command: str, **more: Any) -> dict[str, Any]:
 @cache
 def read_commit() -> str | None:
     """Of the checkout that this file is in, if it is in one; `-dirty` if its sources were changed."""
-    root = Path(__file__).resolve().parents[3]
+    root = Path(__file__).resolve().parents[1]
     if not (root / ".git").exists():
         return None
     git = ["git", "-C", str(root)]
@@ -141,7 +142,7 @@ def read_commit() -> str | None:
         head = subprocess.run(
             [*git, "rev-parse", "--short=12", "HEAD"], check=True, capture_output=True, text=True
         )
-        changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "src"]).returncode != 0
+        changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", *SOURCES]).returncode != 0
     except (OSError, subprocess.CalledProcessError):
         return None
     return head.stdout.strip() + ("-dirty" if changed else "")

@@ -85,7 +85,7 @@ def _provenance(out: Path, studies: Iterable[str]) -> str:
         # Cells of the first frames did not note their commit: theirs may be older than the run's.
         commits = ", ".join(about.get("computed_at", [f"put together at {about['commit']}"]))
         rows.append([link, f"`{about['command']}`", about["date"], commits, splits, machine])
-    head = ["frame", "made by", "on", "at commit", "splits", "machine"]
+    head = ["frame", "made again by", "made on", "at commit", "splits", "machine"]
     return markdown_table(head, rows)
 
 

@@ -26,8 +26,9 @@ class ParityStep:
         """L = sqrt(n) and beta = sqrt(n) log2(sqrt(n)), as the paper's experiments have it.
 
         `prior` is "tau", the mean of the group probabilities of these rows, or "labels", the groups'
-        shares in the whole data set, as in the published code. The latter has no exact solution at small
-        epsilon (DESIGN 3.1), which is why `ParityPostprocessor` would refuse it.
+        shares in the whole data set, as in the published code. `ParityPostprocessor` refuses the latter at
+        small epsilon: the violations of a group add up to the mean of its imbalance, which is zero only
+        if the prior is the mean of the group probabilities, so that no policy is within such an epsilon.
         """
         scores, group_proba = rows.nuisances(rows.split.unlabeled)
         support = uniform_support(*rows.bounds, automatic_n_atoms(len(scores)))

@@ -52,7 +52,7 @@ def reproduce(
     plans = [list(study.cells(scale)) for study in chosen]
     total, before = sum(map(len, plans)), 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    about = describe_run(_command(out, quick, None if only is None else names), scale=scale.name)
+    about = describe_run(_command(quick, None if only is None else names), scale=scale.name)
     for study, cells in zip(chosen, plans, strict=True):
         report = None if progress is None else _shifted(progress, before, total)
         jobs = 1 if study.alone else n_jobs or cores
@@ -75,10 +75,10 @@ def _names(only: str | Iterable[str] | None) -> list[str]:
     return names
 
 
-def _command(out: Path, quick: bool, names: list[str] | None) -> str:
-    """The call, as a line of Python."""
-    only = "" if names is None else f", only={names}"
-    return f"reproduction.reproduce({str(out)!r}, quick={quick}{only})"
+def _command(quick: bool, names: list[str] | None) -> str:
+    """The command that makes the same frames; without the folder, which may be a path of this machine."""
+    options = ["--quick"] * quick + (["--only", *names] if names else [])
+    return f'make reproduce ARGS="{" ".join(options)}"' if options else "make reproduce"
 
 
 def _shifted(progress: Progress, before: int, total: int) -> Progress:
