@@ -7,12 +7,15 @@ where it was, and a run with other settings never reads what is not its own.
 
 import hashlib
 import json
+import signal
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
+from types import FrameType
 from typing import Any
 
 from sklearn.utils.parallel import Parallel, delayed
@@ -102,7 +105,7 @@ def made_at(cells: Sequence[Cell], store: Path) -> list[str]:
 def _finish(cell: Cell, compute: Compute, store: Path) -> str:
     """Compute a cell and keep its rows: all of them or, where the process ends before, none."""
     begin = perf_counter()
-    with _one_thread(), warnings.catch_warnings():
+    with _one_thread(), _whole_or_interrupted(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # clipped scores and spent budgets are what is being studied
         rows = compute(cell)
     seconds = perf_counter() - begin
@@ -151,6 +154,28 @@ def _one_thread() -> Iterator[None]:
             yield
     finally:
         set_num_threads(before)
+
+
+@contextmanager
+def _whole_or_interrupted() -> Iterator[None]:
+    """Raise KeyboardInterrupt at the end if there was one: solvers take it as a reason to stop early."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield  # no interrupt comes to other threads, or to a process that ignores them
+        return
+    interrupted = threading.Event()
+
+    def note(number: int, frame: FrameType | None) -> Any:
+        interrupted.set()
+        return before(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if interrupted.is_set():
+        raise KeyboardInterrupt
 
 
 def _silent(done: int, total: int, name: str) -> None:

@@ -118,6 +118,18 @@ def test_a_failed_cell_leaves_the_finished_ones_and_nothing_of_its_own(tmp_path)
     run_cells(make_cells(2), never, tmp_path)
 
 
+def test_a_cell_whose_solver_was_interrupted_is_not_kept(tmp_path):
+    def compute(cell):
+        with contextlib.suppress(KeyboardInterrupt):  # as a solver does, to return what it has
+            signal.raise_signal(signal.SIGINT)
+        return compute_square(cell)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_cells(make_cells(), compute, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_a_killed_run_loses_only_the_cell_that_was_running(tmp_path, checkout_on_path):
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(COUNTER))
