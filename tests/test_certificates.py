@@ -9,9 +9,10 @@ from scipy.optimize import minimize
 
 from evenhand.certificates import certify
 from evenhand.dual.objective import evaluate
-from evenhand.dual.projected import merge, projected_gradient, projected_objective
+from evenhand.dual.projected import merge, projected_gradient
 from evenhand.solvers.lp import solve_lp
 from evenhand.solvers.result import SolverResult, Status
+from tests.paper_form import projected_objective
 from tests.problems import (
     L1_NOTIONS,
     NOTIONS,

@@ -16,10 +16,8 @@ from evenhand.dual.projected import (
     gradient_map_norm,
     merge,
     projected_gradient,
-    projected_objective,
     smoothness,
     split,
-    stochastic_gradient,
 )
 from evenhand.solvers import schedules, stochastic
 from evenhand.solvers.acsa import AcSa, AcSa2
@@ -27,6 +25,7 @@ from evenhand.solvers.base import run
 from evenhand.solvers.result import Status
 from evenhand.solvers.sgd import Sgd
 from evenhand.solvers.sgd3 import Sgd3
+from tests.paper_form import projected_objective, stochastic_gradient
 from tests.problems import NOTIONS, plain_distance
 
 SOLVERS = {
