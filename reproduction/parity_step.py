@@ -1,4 +1,4 @@
-"""The parity step by the paper's stochastic solvers, at the paper's setting."""
+"""The parity step as the paper's experiments set it, solved by the paper's stochastic solvers."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from evenhand.dual.grid import Support, automatic_n_atoms, paper_beta, uniform_s
 from evenhand.dual.parity import make_parity
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.problem import DualProblem
-from evenhand.solvers import Callback, SolverResult, make_solver, run
+from evenhand.solvers import SolverResult, make_solver, run
 from reproduction.rows import PaperRows
 
 
@@ -23,7 +23,7 @@ class ParityStep:
 
     @classmethod
     def of(cls, rows: PaperRows, epsilon: float, parity: str = "pmf", prior: str = "tau") -> "ParityStep":
-        """L = sqrt(n) and beta = sqrt(n) log2(sqrt(n)), as the paper's experiments have it.
+        """The step of the unlabelled rows with L = sqrt(n) and beta = sqrt(n) log2(sqrt(n)), as in the paper.
 
         `prior` is "tau", the mean of the group probabilities of these rows, or "labels", the groups'
         shares in the whole data set, as in the published code. `ParityPostprocessor` refuses the latter at
@@ -46,11 +46,11 @@ class ParityStep:
         )
         return cls(support, problem, shares)
 
-    def solve(self, solver: str, budget: int, seed: int, callback: Callback | None = None) -> SolverResult:
-        """Spend `budget` gradients of single rows."""
-        return run(make_solver(solver, max_iter=budget, random_state=seed), self.problem, callback=callback)
+    def solve(self, solver: str, budget: int, seed: int) -> SolverResult:
+        """Run a solver for `budget` gradients of single rows."""
+        return run(make_solver(solver, max_iter=budget, random_state=seed), self.problem)
 
     def policy(self, multipliers: FloatArray) -> SoftmaxPolicy:
-        """The policy that multipliers stand for."""
+        """The policy of given multipliers."""
         tilt = self.problem.parity.operator.adjoint(multipliers)
         return SoftmaxPolicy(self.support, self.group_prior, tilt, self.problem.temperature)
