@@ -1,4 +1,4 @@
-"""How far policies are from the exact linear program's frontier, on the rows of their fit."""
+"""Measure how far policies are from the exact linear program, on the rows of their fit."""
 
 from dataclasses import replace
 
@@ -28,8 +28,8 @@ def compute_oracle(cell: Cell) -> list[Row]:
             table.append(
                 {"solver": name, "epsilon": epsilon, **_measure(problem, run(Batch(), problem.problem))}
             )
-        spent = step.solve(PAPER_SOLVER, cell["budget"], cell.split)
-        table.append({"solver": PAPER_SOLVER, "epsilon": epsilon, **_measure(step, spent)})
+        found = step.solve(PAPER_SOLVER, cell["budget"], cell.split)
+        table.append({"solver": PAPER_SOLVER, "epsilon": epsilon, **_measure(step, found)})
     return table
 
 

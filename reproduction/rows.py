@@ -1,4 +1,4 @@
-"""A data set, one of the splits, the paper's two models on it, and what is measured on the test rows."""
+"""One split of a data set with the paper's two models fitted on it, and the measures on its test rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,6 +13,7 @@ from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.metrics import ks_unfairness, risk
 from reproduction.frames import Row
+from reproduction.splits import PaperSplit, paper_split
 
 LOADERS: dict[str, Callable[[], Any]] = {
     "communities": datasets.load_communities,
@@ -23,7 +24,7 @@ SHARES = {  # labelled, unlabelled, test
     "text": (0.4, 0.4, 0.2),  # as the paper says
     "code": (0.8, 0.1, 0.1),  # as its published code does
 }
-MOST_OTHERS = 10_000  # rows beyond the paper's subsample that measures are taken on
+MOST_OTHERS = 10_000  # at most so many rows outside of the paper's subsample are measured on
 
 Predict = Callable[[IntArray], AnyArray]  # row numbers -> pmf (n, n_atoms) or values (n,)
 
@@ -36,7 +37,7 @@ class PaperRows:
     target: FloatArray
     groups: IntArray
     bounds: tuple[float, float]  # of the target, over the whole data set
-    split: datasets.PaperSplit
+    split: PaperSplit
     others: IntArray  # rows outside of the paper's subsample: a large test set; none for Communities
     regressor: Any
     classifier: Any
@@ -51,7 +52,7 @@ class PaperRows:
         return self.features[rows], self.target[rows], self.groups[rows]
 
     def measure(self, predict: Predict, atoms: FloatArray | None = None) -> Row:
-        """Risk and Kolmogorov-Smirnov distances on the test rows, and on the others where there are any."""
+        """Risk and Kolmogorov-Smirnov distances on the test rows, and on the others if there are any."""
         measured = self._measure(predict, atoms, self.split.test)
         if len(self.others):
             beyond = self._measure(predict, atoms, self.others)
@@ -59,7 +60,7 @@ class PaperRows:
         return measured
 
     def measure_policy(self, policy: SoftmaxPolicy) -> Row:
-        """The same of a policy on the scores and group probabilities of the two models."""
+        """Measure a policy that acts on the scores and group probabilities of the two models."""
         return self.measure(lambda rows: policy.pmf(*self.nuisances(rows)), policy.support.atoms)
 
     def fit_models(self) -> "PaperRows":
@@ -69,7 +70,7 @@ class PaperRows:
         return replace(self, regressor=regressor, classifier=paper_classifier().fit(features, groups))
 
     def without_others(self) -> "PaperRows":
-        """The same, measured on the test rows alone."""
+        """The same rows, to be measured on the test rows alone."""
         return replace(self, others=self.others[:0])
 
     def _measure(self, predict: Predict, atoms: FloatArray | None, rows: IntArray) -> Row:
@@ -95,8 +96,8 @@ def prepare(dataset: str, scheme: str, seed: int) -> PaperRows:
 
 
 def prepare_bunch(bunch: Any, scheme: str, seed: int) -> PaperRows:
-    """The same for data in memory."""
-    split = datasets.paper_split(bunch, random_state=seed, shares=SHARES[scheme])
+    """The split `seed` of data in memory, as `prepare` does it for a file."""
+    split = paper_split(bunch, random_state=seed, shares=SHARES[scheme])
     others = np.setdiff1d(np.arange(len(bunch.target)), np.concatenate(split))
     unfitted = PaperRows(
         features=bunch.data,
@@ -117,5 +118,5 @@ def paper_regressor() -> Any:
 
 
 def paper_classifier() -> Any:
-    """The paper's model of the group, given the iterations that it needs on features as they are."""
+    """The paper's model of the group, with enough iterations to converge on unscaled features."""
     return LogisticRegression(max_iter=5000)

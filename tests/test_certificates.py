@@ -11,10 +11,11 @@ from evenhand.certificates import certify
 from evenhand.dual.costs import Squared
 from evenhand.dual.grid import uniform_support
 from evenhand.dual.objective import evaluate
-from evenhand.dual.projected import merge, projected_gradient, projected_objective
+from evenhand.dual.projected import merge, projected_gradient
 from evenhand.dual.step import ParityStep
 from evenhand.solvers.lp import solve_lp
 from evenhand.solvers.result import SolverResult, Status
+from tests.paper_form import projected_objective
 from tests.problems import (
     L1_NOTIONS,
     NOTIONS,
