@@ -30,7 +30,6 @@ from evenhand.dual.costs import Squared
 from evenhand.dual.grid import automatic_bounds, automatic_n_atoms, uniform_support
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.step import ParityStep
-from reproduction.splits import paper_split
 
 LOADERS: dict[str, Callable[[], Bunch]] = {
     "law school": datasets.load_law_school,
@@ -58,7 +57,7 @@ def load(name: str) -> Bunch:
 def paper_rows(name: str, seed: int) -> PaperRows:
     """Fit the base models on 40 % of the rows, and apply them to another 40 %."""
     bunch = load(name)
-    labeled, unlabeled, _ = paper_split(bunch, random_state=seed)
+    labeled, unlabeled, _ = datasets.paper_split(bunch, random_state=seed)
     features, targets, groups = bunch.data, bunch.target, bunch.sensitive_features
     regressor = LinearRegression().fit(features[labeled], targets[labeled])
     classifier = make_pipeline(StandardScaler(), LogisticRegression())

@@ -16,7 +16,6 @@ from sklearn.preprocessing import StandardScaler
 import evenhand as eh
 from benchmarks._support import LOADERS, load, show_table, smallest_times
 from evenhand.baselines import ADW
-from reproduction.splits import paper_split
 
 EPSILON, ROUNDS, SEED = 2.0**-4, 3, 0
 SLOW = {"logistic", "trees"}
@@ -25,7 +24,7 @@ SLOW = {"logistic", "trees"}
 def models(name: str, learners: list[str]) -> dict[str, tuple[object, dict[str, object]]]:
     """Every model of a data set, with the arguments of its fit."""
     bunch = load(name)
-    labeled, unlabeled, _ = paper_split(bunch, random_state=SEED)
+    labeled, unlabeled, _ = eh.datasets.paper_split(bunch, random_state=SEED)
 
     def labelled(rows: np.ndarray) -> dict[str, object]:
         groups = bunch.sensitive_features[rows]
@@ -46,7 +45,7 @@ def models(name: str, learners: list[str]) -> dict[str, tuple[object, dict[str, 
 def reached(name: str, model: object) -> tuple[float, float]:
     """Risk and the largest KS distance on the test rows."""
     bunch = load(name)
-    test = paper_split(bunch, random_state=SEED).test
+    test = eh.datasets.paper_split(bunch, random_state=SEED).test
     pmf = model.predict_pmf(bunch.data[test])
     atoms = model.atoms_ if isinstance(model, ADW) else model.postprocessor_.atoms_
     distances = eh.metrics.ks_unfairness(pmf, bunch.sensitive_features[test])

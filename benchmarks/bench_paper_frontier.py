@@ -15,7 +15,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import evenhand as eh
-from reproduction.splits import paper_split
 
 MATCHED = (0.35, 0.20, 0.15)
 N_SPLITS = 10
@@ -36,7 +35,7 @@ def curves(parity: str, settings: dict[str, object]) -> tuple[np.ndarray, np.nda
     data = eh.datasets.load_communities()
     distances, risks = [], []
     for seed in range(N_SPLITS):
-        labelled, unlabelled, test = paper_split(data, random_state=seed)
+        labelled, unlabelled, test = eh.datasets.paper_split(data, random_state=seed)
         path = eh.frontier(
             eh.ParityRegressor(parity=parity, bounds=(0.0, 1.0), **settings),
             data.data[labelled],

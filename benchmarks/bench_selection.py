@@ -15,7 +15,6 @@ from sklearn.preprocessing import StandardScaler
 
 import evenhand as eh
 from benchmarks._support import load, show_table, verdict
-from reproduction.splits import paper_split
 
 N_SPLITS = 5
 EPSILON = 0.05
@@ -29,7 +28,7 @@ class Split:
 
     def __init__(self, name: str, seed: int) -> None:
         bunch = load(name)
-        labeled, unlabeled, test = paper_split(bunch, random_state=seed)
+        labeled, unlabeled, test = eh.datasets.paper_split(bunch, random_state=seed)
         features, targets, groups = bunch.data, bunch.target, bunch.sensitive_features
         regressor = LinearRegression().fit(features[labeled], targets[labeled])
         classifier = make_pipeline(StandardScaler(), LogisticRegression())

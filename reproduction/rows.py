@@ -13,7 +13,6 @@ from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.metrics import ks_unfairness, risk
 from reproduction.frames import Row
-from reproduction.splits import PaperSplit, paper_split
 
 LOADERS: dict[str, Callable[[], Any]] = {
     "communities": datasets.load_communities,
@@ -37,7 +36,7 @@ class PaperRows:
     target: FloatArray
     groups: IntArray
     bounds: tuple[float, float]  # of the target, over the whole data set
-    split: PaperSplit
+    split: datasets.PaperSplit
     others: IntArray  # rows outside of the paper's subsample: a large test set; none for Communities
     regressor: Any
     classifier: Any
@@ -97,7 +96,7 @@ def prepare(dataset: str, scheme: str, seed: int) -> PaperRows:
 
 def prepare_bunch(bunch: Any, scheme: str, seed: int) -> PaperRows:
     """The split `seed` of data in memory, as `prepare` does it for a file."""
-    split = paper_split(bunch, random_state=seed, shares=SHARES[scheme])
+    split = datasets.paper_split(bunch, random_state=seed, shares=SHARES[scheme])
     others = np.setdiff1d(np.arange(len(bunch.target)), np.concatenate(split))
     unfitted = PaperRows(
         features=bunch.data,

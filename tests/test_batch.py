@@ -10,14 +10,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from evenhand import ParityPostprocessor, get_num_threads, set_num_threads
-from evenhand.datasets import load_adult, load_communities, load_law_school, make_population
+from evenhand.datasets import load_adult, load_communities, load_law_school, make_population, paper_split
 from evenhand.dual.objective import evaluate, optimality_error
 from evenhand.dual.parity import SupNorm
 from evenhand.exceptions import ConvergenceWarning
 from evenhand.solvers import Auto, Batch, Lbfgs, Status, make_solver, run, solve_lp
 from evenhand.solvers.batch import binding_groups
 from evenhand.solvers.quadratic import AbsoluteModel, HeightModel, solve_model
-from reproduction.splits import paper_split
 from tests.problems import NOTIONS, make_problem, plain_distance, random_problem
 
 LOADERS = {"law": load_law_school, "communities": load_communities, "adult": load_adult}

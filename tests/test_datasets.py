@@ -1,31 +1,45 @@
 import numpy as np
 import pytest
+from sklearn.linear_model import LinearRegression
+from sklearn.utils import Bunch
 
 from evenhand.datasets import (
     load_adult,
     load_communities,
     load_law_school,
     make_class_population,
+    make_paper_synthetic,
     make_population,
+    paper_split,
 )
 
 LOADERS = {
-    load_law_school: (20_800, 9),
-    load_communities: (1_984, 118),
-    load_adult: (30_162, 6),
+    load_law_school: ((20_800, 9), 2000),
+    load_communities: ((1_984, 118), 1984),
+    load_adult: ((30_162, 6), 2000),
 }
 
 
 @pytest.mark.parametrize("load", LOADERS)
 def test_a_file_has_the_size_and_scale_that_its_rule_gives(load, data_home):
     bunch = load(data_home)
-    shape = LOADERS[load]
+    shape, _ = LOADERS[load]
     assert bunch.data.shape == shape
     assert bunch.data.dtype == np.float64
     assert np.isfinite(bunch.data).all()
     assert len(bunch.feature_names) == shape[1]
     assert 0.0 <= bunch.target.min() < bunch.target.max() <= 1.0
     assert set(bunch.sensitive_features) == {0, 1}
+
+
+@pytest.mark.parametrize("load", LOADERS)
+def test_a_file_is_split_as_the_paper_does(load, data_home):
+    bunch = load(data_home)
+    _, size = LOADERS[load]
+    split = paper_split(bunch, random_state=0)
+    assert sum(map(len, split)) == len(np.unique(np.concatenate(split))) == size
+    shares = [bunch.sensitive_features[rows].mean() for rows in split]
+    assert np.ptp(shares) <= 1 / len(split.test)
 
 
 def test_the_group_of_a_file_is_not_among_its_features(data_home):
@@ -57,6 +71,7 @@ def test_other_groups_can_be_asked_for(load, sensitive, n_groups, n_features, da
     assert len(np.unique(bunch.sensitive_features)) == n_groups
     assert bunch.data.shape[1] == len(bunch.feature_names) == n_features
     assert not set(np.atleast_1d(sensitive)) & set(bunch.feature_names)
+    assert [len(rows) for rows in paper_split(bunch, random_state=0)][2] > 0
 
 
 @pytest.mark.parametrize(
@@ -125,6 +140,18 @@ def test_the_argument_wins_over_the_environment(tmp_path, monkeypatch):
     assert "other" not in str(caught.value)
 
 
+def test_the_paper_population_has_four_groups_by_thresholds_and_a_linear_target():
+    population = make_paper_synthetic(50_000, random_state=0)
+    first = population.data[:, 0]
+    for group, (low, high) in enumerate([(-np.inf, -0.7), (-0.7, 0), (0, 0.7), (0.7, np.inf)]):
+        np.testing.assert_array_equal(population.sensitive_features == group, (low <= first) & (first < high))
+    model = LinearRegression().fit(population.data, population.target)
+    np.testing.assert_allclose(model.coef_, [5, 4, 4], atol=5 / np.sqrt(50_000))
+    assert np.var(population.target - population.scores) == pytest.approx(1.0, abs=0.03)
+    shares = population.group_proba.mean(axis=0)
+    np.testing.assert_allclose(shares, population.group_prior, atol=5 * 0.5 / np.sqrt(50_000))
+
+
 @pytest.mark.parametrize("n_groups", [2, 3, 5])
 def test_a_population_tells_the_truth_about_groups_and_targets(n_groups):
     n_rows = 200_000
@@ -171,6 +198,12 @@ def test_a_population_refuses_bad_arguments_by_name(arguments, message):
         make_population(**{"n_samples": 10, **arguments})
 
 
+@pytest.mark.parametrize("shares", [(0.5, 0.5, 0.5), (0.0, 0.5, 0.5)])
+def test_shares_of_a_split_are_positive_and_sum_to_one(shares):
+    with pytest.raises(ValueError, match="sum to one"):
+        paper_split(Bunch(sensitive_features=["a", "b"] * 50), random_state=0, shares=shares)
+
+
 @pytest.mark.parametrize(
     ("text", "message"), [("", "no rows"), ("a,b\n", "no rows"), ("a,b\n1,2\n3\n", "line 3 has not the 2")]
 )
@@ -178,6 +211,11 @@ def test_half_a_file_is_refused_by_its_name(text, message, tmp_path):
     (tmp_path / "adult.csv").write_text(text)
     with pytest.raises(ValueError, match=rf"adult.csv is not the whole data set: .*{message}"):
         load_adult(tmp_path)
+
+
+def test_any_bunch_with_groups_can_be_split():
+    split = paper_split(Bunch(sensitive_features=["a", "b"] * 50), random_state=0)
+    assert [len(rows) for rows in split] == [40, 40, 20]
 
 
 def test_the_class_population_is_drawn_from_the_probabilities_it_gives():

@@ -5,12 +5,16 @@ Every function returns a scikit-learn `Bunch` with `data`, `target`, `sensitive_
 """
 
 from evenhand.datasets.files import load_adult, load_communities, load_law_school
-from evenhand.datasets.synthetic import make_class_population, make_population
+from evenhand.datasets.splits import PaperSplit, paper_split
+from evenhand.datasets.synthetic import make_class_population, make_paper_synthetic, make_population
 
 __all__ = [
+    "PaperSplit",
     "load_adult",
     "load_communities",
     "load_law_school",
     "make_class_population",
+    "make_paper_synthetic",
     "make_population",
+    "paper_split",
 ]

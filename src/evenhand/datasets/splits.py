@@ -4,7 +4,6 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.model_selection import train_test_split
 from sklearn.utils import Bunch, check_random_state
 
 from evenhand._utils.typing import IntArray
@@ -39,11 +38,14 @@ def paper_split(
 
     Examples
     --------
-    >>> from evenhand.datasets import make_population
-    >>> split = paper_split(make_population(2000, random_state=0), random_state=0)
+    >>> from evenhand.datasets import make_paper_synthetic
+    >>> split = paper_split(make_paper_synthetic(random_state=0), random_state=0)
     >>> len(split.labeled), len(split.unlabeled), len(split.test)
     (800, 800, 400)
     """
+    # Imported here: model_selection is slow to import, and `import evenhand` does not need it.
+    from sklearn.model_selection import train_test_split
+
     rng = check_random_state(random_state)
     groups = np.asarray(bunch.sensitive_features)
     rows = np.arange(len(groups))
