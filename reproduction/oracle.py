@@ -34,12 +34,11 @@ def compute_oracle(cell: Cell) -> list[Row]:
 
 
 def _measure(step: PaperStep, result: SolverResult) -> Row:
-    scale = step.step.grid.half_width
     reached = np.abs(result.violation).max(axis=0)
     exact = solve_lp(step.problem.with_slack(reached))
     return {
         "beta": step.problem.temperature,
         "reached": float(reached.max()),
-        "risk": certify(step.problem, result, scale=scale).risk,
-        "lp_risk": scale**2 * exact.risk,
+        "risk": certify(step.problem, result, step=step.step).risk,
+        "lp_risk": step.step.cost_unit * exact.risk,
     }
