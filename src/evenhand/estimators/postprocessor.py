@@ -18,7 +18,7 @@ from evenhand._utils.validation import (
 from evenhand.certificates import Certificate
 from evenhand.dual.costs import Cost, make_cost
 from evenhand.dual.grid import Support, automatic_beta, uniform_support, warn_of_clipping
-from evenhand.dual.parity import make_parity
+from evenhand.dual.parity import ParityNotion, make_parity
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.prior import resolve_prior
 from evenhand.dual.problem import DualProblem
@@ -50,11 +50,12 @@ class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    parity : {"cdf", "pmf", "mean", "tv", "w1"}, default="cdf"
+    parity : {"cdf", "pmf", "mean", "tv", "w1"} or ParityNotion, default="cdf"
         What has to agree: "cdf" bounds the Kolmogorov-Smirnov distance between each group's predictions
         and everybody's, "pmf" the difference of the probability of each atom (paper, eq. 2), "mean" the
         difference of the average prediction, in the units of the scores, "tv" the total variation
-        distance, and "w1" the Wasserstein-1 distance, in the units of the scores.
+        distance, and "w1" the Wasserstein-1 distance, in the units of the scores. Others can be added
+        (docs/extending.md).
     epsilon : float, array of shape (n_groups,) or dict, default=0.05
         Tolerance: one for all groups, one for each, or by group label. Zero is allowed.
     atoms : "auto", "cv", int or array of shape (n_atoms,), default="auto"
@@ -154,7 +155,7 @@ class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        parity: str = "cdf",
+        parity: str | ParityNotion = "cdf",
         epsilon: Any = 0.05,
         atoms: Any = "auto",
         bounds: Any = "auto",
@@ -362,7 +363,7 @@ class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
     ) -> tuple[DualProblem, FloatArray]:
         """The dual problem on the normalised scale, and the prior it is built with."""
         atoms = support.normalised()
-        parity = make_parity(self.parity, atoms)
+        parity = make_parity(self.parity, support)
         scale = support.half_width if parity.in_outcome_units else 1.0
         prior = resolve_prior(
             None if group_prior is None else check_prior(group_prior, rows.groups, rows.strata),

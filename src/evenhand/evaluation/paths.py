@@ -168,7 +168,7 @@ def default_epsilons(problem: FrontierRows, rest: ParityPostprocessor) -> FloatA
     binding = shares > 0
     top = float((rest.certificate_.violation[binding] / shares[binding]).max())
     support = rest.policy_.support
-    parity = make_parity(rest.parity, support.normalised())
+    parity = make_parity(rest.parity, support)
     if top <= rest.tol * (support.half_width if parity.in_outcome_units else 1.0):
         return np.zeros(1)  # nothing to gain: the scores are at parity as they are
     path = np.append(0.0, np.geomspace(top / REACH, top, N_POINTS - 1))

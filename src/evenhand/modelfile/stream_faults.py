@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.dual.grid import Support
-from evenhand.dual.parity import PARITIES, SupNorm, make_parity
+from evenhand.dual.parity import PARITIES, SupNorm
 from evenhand.estimators.streaming import Moments, Monitor, Record, Standing, Stream
 from evenhand.modelfile.term_faults import cost_faults, strata_faults
 from evenhand.solvers.schedules import Phase
@@ -70,7 +70,7 @@ def standing_faults(standing: Any) -> Iterator[str]:
     if standing.parity not in PARITIES or type(standing.support) is not Support:
         yield "it has no parity notion or no support"
         return
-    n_constraints = make_parity(standing.parity, standing.support.normalised()).operator.n_rows
+    n_constraints = standing.make_parity().operator.n_rows
     prior = standing.group_prior
     if getattr(prior, "ndim", 0) != 1 or not _is_floats(prior, prior.shape) or not np.all(prior > 0):
         yield "its prior is not positive"

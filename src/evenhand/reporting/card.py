@@ -59,7 +59,7 @@ def _asked(facts: Facts) -> list[str]:
         words.reached_sentence(facts),
         words.cost_sentence(facts),
         words.unjudged_sentence(facts),
-        words.NOTIONS[facts.asked.parity].meaning,
+        facts.asked.meaning,
     ]
     return [escape(sentence) for sentence in sentences if sentence]
 

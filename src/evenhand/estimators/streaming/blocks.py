@@ -62,7 +62,7 @@ def solve_rows(scores: FloatArray, group_proba: FloatArray, settings: Settings) 
     rows = Rows(scores, proba, settings.groups, None, settings.strata)
     support = choose_support(_first_atoms(settings), settings.bounds, rows, settings.cost)
     prior = proba.mean(axis=0)
-    parity = make_parity(settings.parity, support.normalised())
+    parity = make_parity(settings.parity, support)
     blank = np.zeros((parity.operator.n_rows, len(prior)))
     beta = _temperature(settings, len(scores), 0.0)
     standing = Standing(settings.parity, support, prior, blank, beta, settings.strata, settings.cost)
@@ -327,7 +327,7 @@ def _on_wider_grid(
     old = standing.support
     left = int(np.searchsorted(support.atoms, old.atoms[0]))
     right = len(support.atoms) - len(old.atoms) - left
-    before, after = standing.make_parity(), make_parity(standing.parity, support.normalised())
+    before, after = standing.make_parity(), make_parity(standing.parity, support)
     ratio = standing.cost.unit(old) / standing.cost.unit(support)
     wider = replace(
         standing,

@@ -19,6 +19,7 @@ from evenhand._utils.validation import (
 from evenhand.dual.costs import make_cost, same_cost
 from evenhand.dual.forms import form_of, gradient_map_norm
 from evenhand.dual.grid import warn_of_clipping
+from evenhand.dual.parity import find_parity
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.estimators.draws import key_from
 from evenhand.estimators.parity_step import certify_in_units
@@ -130,7 +131,7 @@ class PartialFit:
             stream = self._stream_of_fit() if hasattr(self, "policy_") else None
         if stream is None:
             return _new_stream(rows, settings)
-        if stream.standing.parity != self.parity:
+        if find_parity(stream.standing.parity) != find_parity(self.parity):
             raise ValueError(
                 f"parity is {self.parity!r}, but the stream began with {stream.standing.parity!r}: its "
                 "multipliers have no meaning for another notion. Start a new model."
@@ -167,8 +168,9 @@ class PartialFit:
     def _stream_of_fit(self: Any) -> Stream:
         """The stream whose first rows are those of `fit`."""
         policy: SoftmaxPolicy = self.policy_
+        same = find_parity(self.parity).name == self.certificate_.parity
         standing = Standing(
-            self.certificate_.parity,
+            self.parity if same else self.certificate_.parity,
             policy.support,
             policy.group_prior,
             self.multipliers_,

@@ -12,7 +12,7 @@ from evenhand.dual.costs import Cost, Squared
 from evenhand.dual.forms import form_of
 from evenhand.dual.grid import Support
 from evenhand.dual.objective import penalty
-from evenhand.dual.parity import Parity, make_parity
+from evenhand.dual.parity import Parity, ParityNotion, make_parity
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.problem import DualProblem
 from evenhand.estimators.streaming.moments import Moments
@@ -27,7 +27,7 @@ BLOCK_ROWS = 2_048  # rows taken together; of 1024, 2048 and 4096 the parity on 
 class Settings:
     """What the user asked for, checked."""
 
-    parity: str
+    parity: str | ParityNotion
     epsilon: FloatArray  # in the user's units, (n_groups,)
     groups: tuple[Hashable, ...]
     atoms: Any
@@ -55,7 +55,7 @@ class Settings:
 class Standing:
     """A policy, and the scale that it lives on."""
 
-    parity: str
+    parity: str | ParityNotion
     support: Support
     group_prior: FloatArray  # p, (n_groups,)
     multipliers: FloatArray  # Phi, (n_constraints, n_groups)
@@ -65,7 +65,7 @@ class Standing:
 
     def make_parity(self) -> Parity:
         """The parity notion on the atoms."""
-        return make_parity(self.parity, self.support.normalised())
+        return make_parity(self.parity, self.support)
 
     def make_policy(self) -> SoftmaxPolicy:
         """What predicts."""

@@ -164,7 +164,7 @@ def _fit_mapped(step: ParityPostprocessor, spool: Spool, callback: Callback) -> 
     epsilon, key = check_epsilon(step.epsilon, groups, spool.strata), key_from(step.random_state)
     start = _fit_sample(step, solver, spool)
     support, cost, prior = start.policy_.support, start.policy_.cost, spool.group_mass()
-    parity = make_parity(step.parity, support.normalised())
+    parity = make_parity(step.parity, support)
     slack = epsilon / (support.half_width if parity.in_outcome_units else 1.0)
     n_clipped = 0
 
