@@ -271,7 +271,10 @@ def find_parity(parity: str | ParityNotion) -> ParityNotion:
     if not isinstance(parity, str):
         return _check(parity)
     if parity not in PARITIES:
-        raise ValueError(f"Unknown parity {parity!r}. Valid names: {', '.join(sorted(PARITIES))}.")
+        raise ValueError(
+            f"Unknown parity {parity!r}. Valid names: {', '.join(sorted(PARITIES))}. One of your own "
+            "has to be registered first: evenhand.parity.register_parity, or --plugin on the command line."
+        )
     return PARITIES[parity]
 
 

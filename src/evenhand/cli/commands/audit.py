@@ -53,6 +53,7 @@ def audit(
     ] = None,
     input_format: opt.InputFormat = None,
     delimiter: opt.Delimiter = None,
+    plugin: opt.Plugin = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
     debug: opt.Debug = False,
