@@ -150,7 +150,7 @@ class Squared(Cost):
 
     of_difference = scores_are_means = True
     risk_name = "mean squared error"
-    score_risk_name = "mean squared distance to the scores"
+    score_risk_name = "squared distance to the scores"
     loss = "squared"
 
     def table(self, scores: FloatArray, atoms: FloatArray) -> FloatArray:
@@ -191,7 +191,7 @@ class Absolute(Cost):
     of_difference = True
     quantile = 0.5
     risk_name = "mean absolute error"
-    score_risk_name = "mean absolute distance to the scores"
+    score_risk_name = "absolute distance to the scores"
 
     def table(self, scores: FloatArray, atoms: FloatArray) -> FloatArray:
         """Costs in the user's units, (n_rows, n_atoms)."""

@@ -86,7 +86,7 @@ def prove_optimisation(model: Any, rows: ReportRows) -> Proof:
     numbers["groups"] = [label_text(group, within=rows.within) for group in certificate.groups]
     del numbers["calibration"]  # has a section of its own
     cost = getattr(model, "postprocessor_", model).policy_.cost
-    error = f"The {cost.score_risk_name}"
+    error = f"The mean {cost.score_risk_name}"
     if cost.score_risk_name == cost.risk_name:
         error = f"{capital(cost.risk_name)}, by the scores,"
     return Proof(optimisation_sentences(certificate, error), numbers)
