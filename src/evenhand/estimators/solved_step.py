@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels, Rows, check_levels, check_rows_of, label_array
 from evenhand.certificates import Certificate
+from evenhand.dual.parity import ParityNotion
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.step import ParityStep
 from evenhand.estimators.draws import HashArray, RandomState, choose_uniforms, uniforms_from_rows
@@ -18,7 +19,7 @@ from evenhand.solvers import SolverResult
 class SolvedStep(BaseEstimator, ABC):  # type: ignore[misc]
     """Parameters, fitted attributes and predictions of a post-processor, however it was fitted."""
 
-    parity: Any
+    parity: str | ParityNotion
     epsilon: Any
     atoms: Any
     bounds: Any
