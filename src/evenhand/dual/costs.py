@@ -9,12 +9,13 @@ from 0 to 4 as the squared cost does where the atoms span [-1, 1], and beta mean
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import as_floats
 from evenhand.dual.grid import Support
@@ -39,6 +40,7 @@ class RowCosts:
     constant: FloatArray  # (n_rows,)
 
 
+@runtime_checkable
 class Cost(Protocol):
     """What it costs to predict an atom for a row with given scores."""
 
@@ -65,7 +67,7 @@ class Cost(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Squared:
+class Squared(Stored):
     """`(eta - y)^2`, whose best score is the mean.
 
     >>> Squared().table(np.array([0.5, 2.0]), np.array([0.0, 1.0]))
@@ -96,7 +98,7 @@ class Squared:
         return squared_cost_rows(support.scale(clip_within_reach(support, scores)))
 
 
-class _Tabulated(ABC):
+class _Tabulated(Stored, ABC):
     """A cost that is a number for every pair of score and atom: one feature for each atom.
 
     Rows then hold n_atoms numbers, and a pass takes n_atoms products for each atom, where the squared cost
@@ -180,6 +182,10 @@ class Custom(_Tabulated):
 
     function: Callable[[FloatArray, FloatArray], Any]
 
+    def faults(self) -> Iterator[str]:
+        """No file holds a function."""
+        yield "its cost is a function: make it a class of its own"
+
     def table(self, scores: FloatArray, atoms: FloatArray) -> FloatArray:
         """Costs in the user's units, (n_rows, n_atoms)."""
         costs = as_floats(self.function(scores, atoms), "cost")
@@ -194,7 +200,7 @@ class Custom(_Tabulated):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CostMatrix:
+class CostMatrix(Stored):
     """Expected cost of each atom under class probabilities, `sum_k P(Y = k | x) matrix[k, l]`.
 
     >>> CostMatrix(np.array([[0.0, 1.0], [5.0, 0.0]])).table(np.array([[0.75, 0.25]]), np.arange(2.0))
@@ -202,6 +208,12 @@ class CostMatrix:
     """
 
     matrix: FloatArray  # (n_classes, n_atoms)
+
+    def faults(self) -> Iterator[str]:
+        """Finite costs of two classes or more."""
+        matrix = self.matrix
+        if not is_floats(matrix, None, None) or min(matrix.shape) < 2 or not np.isfinite(matrix).all():
+            yield "its matrix is not a table of finite numbers"
 
     @property
     def n_classes(self) -> int | None:
@@ -262,6 +274,14 @@ def check_cost_matrix(matrix: Any, n_classes: int | None = None) -> CostMatrix:
     if not np.isfinite(costs).all():
         raise ValueError("A cost matrix must be finite.")
     return CostMatrix(costs.copy())
+
+
+def cost_faults(cost: object, n_atoms: int) -> Iterator[str]:
+    """Why something that was read from a file is not a cost of as many atoms."""
+    if not isinstance(cost, Cost):
+        yield "its cost is not a cost"
+    elif isinstance(cost, CostMatrix) and cost.matrix.shape[1] != n_atoms:
+        yield "its cost matrix does not have a column for each atom"
 
 
 def same_cost(one: Cost, other: Cost) -> bool:
