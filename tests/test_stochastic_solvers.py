@@ -357,6 +357,22 @@ def test_a_stream_may_outlast_its_plan(name):
     assert np.abs(reached.violation).max() < np.abs(zero.violation).max()
 
 
+@all_solvers
+def test_a_stream_goes_on_in_smaller_batches_than_its_plan_was_made_for(name):
+    """The compiled loops read the plan without a look at its end."""
+    stream = population(n=3000, m=9)
+    first, *rest = pieces(stream)
+    coarse, fine = SOLVERS[name](n_steps=3000, batch_size=64), SOLVERS[name](n_steps=3000)
+    state = coarse.feed(first, coarse.init(stream))
+    assert state.outlasts_plan(1)
+    assert not state.outlasts_plan(64)
+    for piece in rest:
+        state = fine.feed(piece, state)
+        assert not state.outlasts_plan(1)
+    assert state.n_gradient_rows == 3000
+    assert np.isfinite(state.multipliers).all()
+
+
 def test_weights_of_fresh_rows_scale_their_gradients():
     problem = population(n=30, m=5, weights=np.random.default_rng(0).dirichlet(np.ones(30)))
     solver = Sgd(n_steps=30, batch_size=30, step_size=0.1)

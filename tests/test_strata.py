@@ -8,10 +8,10 @@ import pytest
 from scipy.optimize import linprog
 
 from evenhand import ParityPostprocessor
+from evenhand._utils.stored import find_fault
 from evenhand.dual.costs import CostMatrix, Huber, Pinball
 from evenhand.dual.imbalance import ImbalanceModel, stratum_sums
 from evenhand.estimators.cells import Notion
-from evenhand.modelfile.registry import find_fault
 
 N_ROWS, N_GROUPS, N_CLASSES = 80, 3, 3
 RNG = np.random.default_rng(0)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.linear_model import Ridge
 
+from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import check_weights
 from evenhand.calibration.logistic import fit_logistic
@@ -23,11 +24,12 @@ MOST_TERMS = 60  # five inputs at degree 3 have 55; beyond, the degree is lower
 # Pull of the coefficients to zero, in rows: what ridge and logistic regression have by default.
 PENALTY = 1.0
 MOST_COEFFICIENTS = 600  # of one map: Newton's steps take the cube of their number
+MOST_POWER = 10  # of an input in one term of a map that a file brings: far beyond what is fitted
 LEAST_GAIN = 1.0  # of a map that is kept, on rows that it has not seen, in standard errors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JointCalibrator:
+class JointCalibrator(Stored):
     """A polynomial in what both models say of a row: its softmax, or the score and itself added up.
 
     Inputs beyond those of the fit count as the farthest that it saw, so that nothing is extrapolated.
@@ -42,6 +44,26 @@ class JointCalibrator:
     powers: IntArray  # of each input in each term, (n_terms, n_inputs)
     coefficients: FloatArray  # (n_outputs, n_terms)
     offsets: FloatArray  # (n_outputs,)
+
+    def faults(self) -> Iterator[str]:
+        """A polynomial in as many inputs as there are scales for, with coefficients for every term."""
+        scales, powers = (self.low, self.high, self.centre, self.scale), self.powers
+        if self.link not in ("softmax", "shift"):
+            yield "its link is neither softmax nor shift"
+        elif not isinstance(powers, np.ndarray) or powers.dtype != np.int64 or powers.ndim != 2:
+            yield "its powers are not a table of integers"
+        elif not powers.size or powers.min() < 0 or powers.sum(axis=1).min() < 1 or powers.max() > MOST_POWER:
+            yield "its powers are not those of terms"
+        elif not all(is_floats(scale, powers.shape[1]) for scale in scales):
+            yield "its scales are not one number for each input"
+        elif not is_floats(self.coefficients, None, None) or not is_floats(self.offsets, None):
+            yield "its coefficients are not arrays of numbers"
+        elif self.coefficients.shape != (len(self.offsets), len(powers)) or not len(self.offsets):
+            yield "the shapes of its coefficients do not agree"
+        elif not all(np.isfinite(part).all() for part in (*scales, self.coefficients, self.offsets)):
+            yield "its numbers are not finite"
+        elif self.scale.min() <= 0:
+            yield "its scales are not positive"
 
     def __call__(self, inputs: FloatArray) -> FloatArray:
         """Probabilities, (n_rows, n_outputs), or scores, (n_rows,), of rows of `joint_inputs`."""

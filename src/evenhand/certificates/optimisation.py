@@ -7,13 +7,14 @@ Weak duality gives, for any multipliers Phi and any policy on the grid that meet
 so the multipliers of any solver, exact or not, bound the risk of the best policy from below.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from evenhand._kernels.softmax import LOG_2
+from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import FloatArray
 from evenhand.calibration import CalibrationDiagnosis
 from evenhand.dual.forms import form_of
@@ -24,7 +25,7 @@ from evenhand.solvers.result import SolverResult
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Certificate:
+class Certificate(Stored):
     """What the policy of some multipliers does on the rows it was fitted on, and how good that is.
 
     Risks are in squared outcome units; violations in probability, or in outcome units for notions
@@ -46,6 +47,14 @@ class Certificate:
     risk_bound: float  # the risk is at most this much above the best (Lemma 3.5, see `certify`)
     message: str  # why the solver stopped
     calibration: CalibrationDiagnosis | None = None  # of the group probabilities, where groups are known
+
+    def faults(self) -> Iterator[str]:
+        """A tolerance and a violation for each group."""
+        n_groups = len(self.groups)
+        if not is_floats(self.epsilon, n_groups) or not is_floats(self.violation, n_groups):
+            yield "its tolerances and violations are not one number for each group"
+        if not isinstance(self.calibration, CalibrationDiagnosis | None):
+            yield "its calibration is not a diagnosis"
 
     @property
     def excess(self) -> FloatArray:

@@ -5,12 +5,13 @@ from 0 to 4 as the squared cost does where the atoms span [-1, 1], and beta mean
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import as_floats
 from evenhand.dual.cost_terms import (
@@ -51,7 +52,7 @@ ERROR_RATE = "share of wrong decisions"
 REACH = 4.0  # the largest cost in a problem: (1 - (-1))^2
 
 
-class Cost(ABC):
+class Cost(Stored, ABC):
     """What it costs to predict an atom for a row with given scores.
 
     One of your own needs `table` alone; make it a frozen dataclass. `unit`, `model` and `rows` take the
@@ -251,6 +252,10 @@ class Custom(Cost):
 
     function: Callable[[FloatArray, FloatArray], Any]
 
+    def faults(self) -> Iterator[str]:
+        """No file holds a function."""
+        yield "its cost is a function: make it a class of its own"
+
     def table(self, scores: FloatArray, atoms: FloatArray) -> FloatArray:
         """Costs in the user's units, (n_rows, n_atoms)."""
         return _check_table(self.function(scores, atoms), scores, atoms)
@@ -265,6 +270,12 @@ class CostMatrix(Cost):
     """
 
     matrix: FloatArray  # (n_classes, n_atoms)
+
+    def faults(self) -> Iterator[str]:
+        """Finite costs of two classes or more."""
+        matrix = self.matrix
+        if not is_floats(matrix, None, None) or min(matrix.shape) < 2 or not np.isfinite(matrix).all():
+            yield "its matrix is not a table of finite numbers"
 
     @property
     def n_classes(self) -> int | None:
@@ -347,6 +358,14 @@ def check_cost_matrix(matrix: Any, n_classes: int | None = None) -> CostMatrix:
     if not np.isfinite(costs).all():
         raise ValueError("A cost matrix must be finite.")
     return CostMatrix(costs.copy())
+
+
+def cost_faults(cost: object, n_atoms: int) -> Iterator[str]:
+    """Why something that was read from a file is not a cost of as many atoms."""
+    if not isinstance(cost, Cost):
+        yield "its cost is not a cost"
+    elif isinstance(cost, CostMatrix) and cost.matrix.shape[1] != n_atoms:
+        yield "its cost matrix does not have a column for each atom"
 
 
 def same_cost(one: Cost, other: Cost) -> bool:

@@ -3,12 +3,14 @@
 import math
 import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
+from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import as_floats
 from evenhand.exceptions import ClippingWarning
@@ -27,7 +29,7 @@ SHARP_BETA_PER_ROW = 8.0  # of few rows: policies that follow them less closely 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Support:
+class Support(Stored):
     """Sorted atoms in the user's units, and the map `(x - centre) / half_width` that takes them to [-1, 1].
 
     Scores outside `bounds` are read as the nearest bound, when fitting and when predicting alike.
@@ -35,6 +37,15 @@ class Support:
 
     atoms: FloatArray  # (n_atoms,), increasing
     bounds: tuple[float, float]
+
+    def faults(self) -> Iterator[str]:
+        """Atoms that are two numbers or more, finite and increasing, and two bounds."""
+        if not is_floats(self.atoms, None) or len(self.atoms) < 2:
+            yield "its atoms are not a list of numbers"
+        elif not np.isfinite(self.atoms).all() or np.diff(self.atoms).min() <= 0:
+            yield "its atoms are not finite and increasing"
+        if type(self.bounds) is not tuple or [type(bound) for bound in self.bounds] != [float, float]:
+            yield "its bounds are not two numbers"
 
     @property
     def centre(self) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from evenhand._utils.stored import Stored
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import as_floats
 from evenhand.dual.grid import Support
@@ -30,16 +31,21 @@ from evenhand.dual.operators import (
 __all__ = [
     "METRICS",
     "PARITIES",
+    "CdfParity",
     "Cumulative",
     "Dense",
     "Functional",
     "Identity",
     "L1Norm",
+    "MeanParity",
     "Norm",
     "Operator",
     "Parity",
     "ParityNotion",
+    "PmfParity",
     "SupNorm",
+    "TvParity",
+    "W1Parity",
     "find_parity",
     "make_parity",
     "matrix",
@@ -81,7 +87,7 @@ class Parity:
         return 2.0 * min(float(self.norm.value(each).max()) for each in (rows, rows - middle))
 
 
-class ParityNotion(ABC):
+class ParityNotion(Stored, ABC):
     """What has to agree between each group and everybody, on any atoms, and how to tell of it.
 
     One of your own has a `name` and an `operator`; all else has a default. Make it a frozen dataclass:
@@ -159,7 +165,9 @@ class ParityNotion(ABC):
 
 
 @dataclass(frozen=True)
-class _Pmf(ParityNotion):
+class PmfParity(ParityNotion):
+    """Equal probability of each atom (paper, eq. 2)."""
+
     name = "pmf"
     metric = "sup"
     asks = (
@@ -172,15 +180,19 @@ class _Pmf(ParityNotion):
     )
 
     def operator(self, atoms: FloatArray) -> Operator:
+        """A."""
         return Identity(len(atoms))
 
     def unavoidable(self, atoms: FloatArray) -> float:
+        """Share of `|E[t_s]|` that every policy violates."""
         # the atoms' violations sum to E[t_s], and the uniform policy shares it out evenly
         return 1.0 / len(atoms)
 
 
 @dataclass(frozen=True)
-class _Cdf(ParityNotion):
+class CdfParity(ParityNotion):
+    """Equal share of predictions below every threshold: the Kolmogorov-Smirnov distance."""
+
     name = "cdf"
     metric = "ks"
     asks = (
@@ -193,15 +205,20 @@ class _Cdf(ParityNotion):
     )
 
     def operator(self, atoms: FloatArray) -> Operator:
+        """A."""
         return Cumulative(np.ones(len(atoms) - 1))
 
     def unavoidable(self, atoms: FloatArray) -> float:
+        """Share of `|E[t_s]|` that every policy violates."""
         # the Kolmogorov distance counts the last atom too, where the violation is E[t_s] for any policy
         return 1.0
 
 
 @dataclass(frozen=True)
-class _Mean(ParityNotion):  # a constant policy whose mean is zero on the normalised scale has no violation
+class MeanParity(ParityNotion):
+    """Equal average prediction."""
+
+    # A constant policy whose mean is zero on the normalised scale has no violation.
     name = metric = "mean"
     in_outcome_units = True
     gap_name = "gap in means"
@@ -209,11 +226,14 @@ class _Mean(ParityNotion):  # a constant policy whose mean is zero on the normal
     meaning = "The gap of a group is the difference between its average prediction and everybody's."
 
     def operator(self, atoms: FloatArray) -> Operator:
+        """A."""
         return Functional(atoms)
 
 
 @dataclass(frozen=True)
-class _Tv(ParityNotion):
+class TvParity(ParityNotion):
+    """Equal probability of every set of predictions at once: total variation."""
+
     name = metric = "tv"
     asks = "The total variation distance of a group's predictions to everybody's may be at most {epsilon}."
     meaning = (
@@ -222,18 +242,24 @@ class _Tv(ParityNotion):
     )
 
     def operator(self, atoms: FloatArray) -> Operator:
+        """A."""
         return Identity(len(atoms))
 
     def norm(self, atoms: FloatArray) -> Norm:
+        """The norm over its rows."""
         return L1Norm(scale=0.5)
 
     def unavoidable(self, atoms: FloatArray) -> float:
+        """Share of `|E[t_s]|` that every policy violates."""
         # the violations sum to E[t_s], so half the sum of their sizes is at least half of that
         return 0.5
 
 
 @dataclass(frozen=True)
-class _W1(ParityNotion):  # all on the last atom, neither distribution function has begun to rise below it
+class W1Parity(ParityNotion):
+    """Predictions that lie alike, on average over the distribution: Wasserstein-1."""
+
+    # All on the last atom, neither distribution function has begun to rise below it.
     name = metric = "w1"
     in_outcome_units = True
     asks = (
@@ -246,14 +272,16 @@ class _W1(ParityNotion):  # all on the last atom, neither distribution function 
     )
 
     def operator(self, atoms: FloatArray) -> Operator:
+        """A."""
         return Cumulative(np.diff(atoms))  # the area between two step functions
 
     def norm(self, atoms: FloatArray) -> Norm:
+        """The norm over its rows."""
         return L1Norm()
 
 
 PARITIES: dict[str, ParityNotion] = {
-    notion.name: notion for notion in (_Pmf(), _Cdf(), _Mean(), _Tv(), _W1())
+    notion.name: notion for notion in (PmfParity(), CdfParity(), MeanParity(), TvParity(), W1Parity())
 }
 _TAKEN = frozenset({*PARITIES, *METRICS, "w2"})  # names that have a meaning already
 

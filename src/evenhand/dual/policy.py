@@ -1,23 +1,24 @@
 """The policy: a distribution over the atoms for each row, and what can be read off it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from evenhand._kernels.chunks import run_chunks
 from evenhand._kernels.softmax import means_into, pmf_into, quantiles_into
+from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import FloatArray, IntArray
-from evenhand.dual.costs import Cost, CostModel, RowCosts, Squared
+from evenhand.dual.costs import Cost, CostModel, RowCosts, Squared, cost_faults
 from evenhand.dual.grid import Support
-from evenhand.dual.imbalance import ImbalanceModel
+from evenhand.dual.imbalance import ImbalanceModel, strata_faults
 from evenhand.dual.objective import logit_loadings
 
 BLOCK_ENTRIES = 1 << 20  # of a pmf held at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SoftmaxPolicy:
+class SoftmaxPolicy(Stored):
     """`pi(l | x) = softmax_l(beta * (<theta_l, t(x)> - c_l(x)))` (paper, eq. 7, where c is the squared cost).
 
     Scores come in the user's units, and so do the answers; tilt and temperature belong to the normalised
@@ -36,6 +37,21 @@ class SoftmaxPolicy:
     temperature: float  # beta
     strata: IntArray | None = None  # stratum of each group, (n_groups,), as in `ImbalanceModel`
     cost: Cost = field(default_factory=Squared)
+
+    def faults(self) -> Iterator[str]:
+        """Shapes that agree, which compiled loops rely on, a positive prior, and a cost of the atoms."""
+        if not isinstance(self.support, Support):
+            yield "it has no support"
+        elif not is_floats(self.tilt, None, None) or not is_floats(self.group_prior, None):
+            yield "its tilt or its prior is not an array of numbers"
+        elif self.tilt.shape != (len(self.support.atoms), len(self.group_prior)):
+            yield "the shapes of its atoms, prior and tilt do not agree"
+        elif not np.all(self.group_prior > 0):
+            yield "its prior is not positive"
+        if type(self.temperature) is not float:
+            yield "its temperature is not a number"
+        yield from strata_faults(self.strata, self.group_prior)
+        yield from cost_faults(self.cost, len(self.tilt))
 
     def pmf(self, scores: FloatArray, group_proba: FloatArray) -> FloatArray:
         """Probability of each atom, shape (n_rows, n_atoms)."""

@@ -1,13 +1,15 @@
 """The parity step: what is asked for, and the scale on which it is solved."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import Rows
-from evenhand.dual.costs import Cost, CostMatrix, clip_within_reach
+from evenhand.dual.costs import Cost, CostMatrix, clip_within_reach, cost_faults
 from evenhand.dual.grid import (
     Support,
     automatic_beta,
@@ -16,7 +18,7 @@ from evenhand.dual.grid import (
     make_support,
     paper_beta,
 )
-from evenhand.dual.imbalance import ImbalanceModel
+from evenhand.dual.imbalance import ImbalanceModel, strata_faults
 from evenhand.dual.parity import Parity, ParityNotion, make_parity
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.problem import DualProblem
@@ -24,7 +26,7 @@ from evenhand.dual.rows import DualRows, MemoryRows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ParityStep:
+class ParityStep(Stored):
     """All of a parity step but its rows and its multipliers.
 
     `rows` and `problem` take what the user knows to the normalised scale, where the atoms span [-1, 1] and
@@ -47,6 +49,23 @@ class ParityStep:
     strata: IntArray | None  # stratum of each group, as in `ImbalanceModel`
     epsilon: FloatArray  # in the user's units, (n_groups,)
     beta: float  # on the normalised scale
+
+    def faults(self) -> Iterator[str]:
+        """A grid, a notion, a cost, and a prior and tolerances of the same groups."""
+        if not isinstance(self.grid, Support):
+            yield "it has no grid"
+        try:
+            self.make_parity()
+        except (TypeError, ValueError) as error:
+            yield f"it has no parity notion: {error}"
+        if not is_floats(self.group_prior, None) or not np.all(self.group_prior > 0):
+            yield "its prior is not positive"
+        elif not is_floats(self.epsilon, len(self.group_prior)) or not np.all(self.epsilon >= 0):
+            yield "its tolerances are not one number for each group"
+        if type(self.beta) is not float or not self.beta > 0:
+            yield "its beta is not a positive number"
+        yield from strata_faults(self.strata, self.group_prior)
+        yield from cost_faults(self.cost, len(self.grid.atoms))
 
     @property
     def unit(self) -> float:

@@ -1,6 +1,6 @@
 """What the estimators share: learn the outcome and the group, score rows, post-process, predict."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
@@ -16,10 +16,9 @@ from sklearn.utils.validation import _num_samples, check_consistent_length, chec
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels, as_floats, check_group_proba, check_rows, check_weights
 from evenhand.calibration import JOINT
-from evenhand.certificates import Certificate
 from evenhand.estimators.cells import Notion
 from evenhand.estimators.draws import RandomState, choose_uniforms, uniforms_from_table
-from evenhand.estimators.following import FollowsRows
+from evenhand.estimators.fitted import FittedEstimator
 from evenhand.estimators.group_model import GroupModel, fit_group_models, restore_models
 from evenhand.estimators.groups import Groups, check_small_groups, encode_groups
 from evenhand.estimators.learning import (
@@ -55,7 +54,7 @@ from evenhand.estimators.postprocessor import FrontierRows, ParityPostprocessor
 from evenhand.estimators.recalibration import Models, Said, check_calibration, fit_recalibration, recalibrate
 
 
-class ParityEstimator(FollowsRows, MetaEstimatorMixin, BaseEstimator, ABC):  # type: ignore[misc]
+class ParityEstimator(FittedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Base of the estimators; a subclass says how rows are scored and which post-processor serves it."""
 
     # Groups are for fit; an aware model asks for them elsewhere with set_predict_request, set_score_request.
@@ -76,15 +75,6 @@ class ParityEstimator(FollowsRows, MetaEstimatorMixin, BaseEstimator, ABC):  # t
     n_jobs: int | None
     warm_start: bool
     random_state: RandomState
-
-    estimator_: Any
-    sensitive_estimator_: Any
-    calibrator_: Any
-    outcome_calibrator_: Any
-    notion_: Notion
-    postprocessor_: ParityPostprocessor
-    certificate_: Certificate
-    groups_: AnyArray
 
     @abstractmethod
     def _base_estimator(self) -> BaseEstimator:
@@ -381,8 +371,8 @@ class ParityEstimator(FollowsRows, MetaEstimatorMixin, BaseEstimator, ABC):  # t
                 "Leave it out, or fit with aware=True where the law allows its use."
             )
         groups = restore_models(notion, self.sensitive_estimator_, self.calibrator_)
-        mended = getattr(self, "outcome_calibrator_", None)  # older files have none
-        said = self._say(Models(self.estimator_, mended, groups), X, notion, known)
+        models = Models(self.estimator_, self.outcome_calibrator_, groups)
+        said = self._say(models, X, notion, known)
         columns = self._columns(X, notion, said)
         return said.scores, check_group_proba(columns, len(columns), strata=notion.strata())[0]
 

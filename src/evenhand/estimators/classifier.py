@@ -1,6 +1,7 @@
 """A classifier whose decisions are as likely in every group."""
 
 import warnings
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -154,6 +155,16 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
         self.warm_start = warm_start
         self.random_state = random_state
+
+    def faults(self) -> Iterator[str]:
+        """As for every estimator, and classes that are those of the atoms."""
+        yield from super().faults()
+        if hasattr(self, "postprocessor_"):
+            atoms = self.postprocessor_.policy_.support.atoms
+            classes: object = getattr(self, "classes_", None)
+            n_classes = int(atoms[-1]) + 1
+            if not isinstance(classes, np.ndarray) or not classes.shape == atoms.shape == (n_classes,):
+                yield "its classes_ are not those of its atoms"
 
     def partial_fit(
         self,

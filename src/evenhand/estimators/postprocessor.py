@@ -26,7 +26,7 @@ from evenhand.dual.step import ParityStep, choose_beta, choose_grid
 from evenhand.estimators.draws import RandomState, key_from
 from evenhand.estimators.selection import Selection, is_cv, select
 from evenhand.estimators.streaming import PartialFit
-from evenhand.solvers import Callback, Solver, SolverResult, make_solver, run_and_warn
+from evenhand.solvers import Callback, Solver, SolverResult, run_and_warn
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -245,10 +245,6 @@ class ParityPostprocessor(PartialFit):
         return check_rows(
             scores, group_proba, sample_weight, groups=labels, strata=codes, n_classes=n_classes
         )
-
-    def _solver(self) -> Solver[Any]:
-        """The solver that the parameters ask for."""
-        return make_solver(self.solver, tol=self.tol, max_iter=self.max_iter, random_state=self.random_state)
 
     def _select(self, step: ParityStep, rows: Rows) -> tuple[ParityStep, dict[str, Selection]]:
         """The step with what is left to "cv" chosen, and how."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from evenhand._utils.stored import Stored
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import Rows
 from evenhand.dual.costs import CostMatrix, expected_costs, make_cost
@@ -31,7 +32,7 @@ BLOCK_ENTRIES = 1 << 20  # of a pmf held at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Selection:
+class Selection(Stored):
     """What was tried on held-out rows, and what was chosen.
 
     The loss of a candidate balances risk and parity on rows that its fit did not see,
@@ -55,6 +56,13 @@ class Selection:
 
     n_folds: int
     columns: dict[str, AnyArray]
+
+    def faults(self) -> Iterator[str]:
+        """Columns of one length, with a row that was chosen."""
+        if len({column.shape for column in self.columns.values()}) != 1:
+            yield "its columns do not have one length"
+        elif not {"beta", "atoms", "chosen"} <= set(self.columns) or not self.columns["chosen"].any():
+            yield "its columns do not say what was chosen"
 
     @property
     def beta(self) -> float:

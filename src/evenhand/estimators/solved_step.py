@@ -1,11 +1,14 @@
 """What a post-processor is once its parity step is solved: fitted attributes, and predictions from them."""
 
 from abc import ABC
+from collections.abc import Iterator
 from typing import Any, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from evenhand._utils.stored import Stored
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels, Rows, check_levels, check_rows_of, label_array
 from evenhand.certificates import Certificate
@@ -13,10 +16,10 @@ from evenhand.dual.parity import ParityNotion
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.step import ParityStep
 from evenhand.estimators.draws import HashArray, RandomState, choose_uniforms, uniforms_from_rows
-from evenhand.solvers import SolverResult
+from evenhand.solvers import Solver, SolverResult, make_solver
 
 
-class SolvedStep(BaseEstimator, ABC):  # type: ignore[misc]
+class SolvedStep(Stored, BaseEstimator, ABC):  # type: ignore[misc]
     """Parameters, fitted attributes and predictions of a post-processor, however it was fitted."""
 
     parity: str | ParityNotion
@@ -47,6 +50,28 @@ class SolvedStep(BaseEstimator, ABC):  # type: ignore[misc]
     result_: SolverResult
     certificate_: Certificate
     draw_key_: HashArray
+
+    def faults(self) -> Iterator[str]:
+        """All parts of a fit or none, of the same groups, and a key for the draws."""
+        fitted = {name for name in vars(self) if name.endswith("_")}
+        if not fitted:
+            return
+        needed = {"atoms_", "draw_key_", "groups_", "multipliers_", "policy_", "step_"}
+        if missing := sorted(needed - fitted):
+            yield f"it has no {', '.join(missing)}"
+        if not isinstance(self.policy_, SoftmaxPolicy):
+            yield "its policy_ is not a policy"
+        n_groups = len(self.policy_.group_prior)
+        if not isinstance(self.step_, ParityStep) or self.policy_.tilt.shape != (
+            len(self.step_.grid.atoms),
+            len(self.step_.group_prior),
+        ):
+            yield "its step_ is not the step of its policy"
+        key = self.draw_key_
+        if not isinstance(key, np.ndarray) or key.dtype != np.uint64 or key.shape != (2,):
+            yield "its draw_key_ is not a key"
+        if not isinstance(self.groups_, np.ndarray) or self.groups_.shape != (n_groups,):
+            yield f"its groups_ are not {n_groups} labels"
 
     def _install(self, step: ParityStep, multipliers: FloatArray, groups: Labels, **others: Any) -> Self:
         """Take over the fitted attributes of a solved step, all at once: no failure leaves half of them."""
@@ -135,6 +160,10 @@ class SolvedStep(BaseEstimator, ABC):  # type: ignore[misc]
         rows = self._rows(scores, group_proba)
         levels = check_levels(q, len(rows.scores))
         return self.policy_.quantile(rows.scores, rows.group_proba, levels)
+
+    def _solver(self) -> Solver[Any]:
+        """The solver that the parameters ask for."""
+        return make_solver(self.solver, tol=self.tol, max_iter=self.max_iter, random_state=self.random_state)
 
     def _rows(self, scores: Any, group_proba: Any) -> Rows:
         """Checked rows with the groups of the fit."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from evenhand._kernels.blas import one_blas_thread
 from evenhand._utils.progress import report_progress
+from evenhand._utils.stored import Stored
 from evenhand._utils.typing import FloatArray
 from evenhand.dual.forms import form_of, gradient_map_norm
 from evenhand.dual.objective import Evaluation, evaluate
@@ -54,7 +55,7 @@ class PlainState:
 State = TypeVar("State", bound=SolverState)
 
 
-class Solver(ABC, Generic[State]):
+class Solver(Stored, ABC, Generic[State]):
     """A solver is `init`, `step` and `done` over a frozen state; one step is one compiled call.
 
     The other methods say what a solver offers beside that; their defaults offer nothing. A solver is best a

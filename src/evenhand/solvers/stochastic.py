@@ -8,6 +8,7 @@ depend on the number of stored rows: cut a run anywhere, pickle it, go on, and t
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from evenhand._kernels import stochastic as kernels
 from evenhand._kernels.softmax import LOG_2
+from evenhand._utils.stored import Stored, is_count, is_floats
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.dual.forms import form_of, merge
 from evenhand.dual.grid import paper_beta
@@ -24,7 +26,7 @@ from evenhand.dual.projected import gradient_variance, imbalance_spread
 from evenhand.dual.rows import stored_rows
 from evenhand.solvers.base import Solver
 from evenhand.solvers.result import Status
-from evenhand.solvers.schedules import Plan, plan_tables
+from evenhand.solvers.schedules import Phase, Plan, plan_tables
 
 Sampling = Literal["passes", "replacement"]
 Method = Literal["sgd", "acsa"]
@@ -66,7 +68,7 @@ class Constants:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StochasticState:
+class StochasticState(Stored):
     """A run of a stochastic solver between two rows; arrays have shape (n_signs, n_groups, n_constraints)."""
 
     plan: Plan
@@ -81,6 +83,35 @@ class StochasticState:
     n_iter: int = 0  # updates
     n_gradient_rows: int = 0
     last_answer: FloatArray | None = None  # of the plan before, where a stream outlasted it
+
+    def faults(self) -> Iterator[str]:
+        """Arrays of one shape, and a cursor inside a plan of phases."""
+        shape: tuple[int, ...] = getattr(self.iterate, "shape", ())
+        points = [self.iterate, self.output, self.centre]
+        if self.last_answer is not None:
+            points.append(self.last_answer)
+        if len(shape) != 3 or shape[0] not in (1, 2) or not all(is_floats(point, *shape) for point in points):
+            yield "its points do not have the same shape"
+        elif not is_floats(self.gradient, *shape[1:]):
+            yield "its gradient does not have the shape of its points"
+        if type(self.plan) is not tuple or not all(isinstance(phase, Phase) for phase in self.plan):
+            yield "its plan is not made of phases"
+        counts = self.budget, self.n_gradient_rows, self.n_iter
+        if not all(is_count(count) for count in counts) or self.n_gradient_rows > self.budget:
+            yield "its counts of rows do not agree"
+        if type(self.cursor) is not tuple or len(self.cursor) != 3 or not all(map(is_count, self.cursor)):
+            yield "its cursor is not three counts"
+        elif self.n_gradient_rows < self.budget and self.cursor[0] >= len(self.plan):
+            yield "its cursor is beyond its plan"
+
+    def outlasts_plan(self, batch_size: int) -> bool:
+        """Whether the rest of the plan has fewer updates than the rows to come ask for."""
+        n_rows = self.budget - self.n_gradient_rows
+        if not n_rows:
+            return False
+        phase, update, pending = self.cursor
+        n_updates = sum(phase.n_updates for phase in self.plan[phase:]) - update
+        return update >= self.plan[phase].n_updates or -(-(n_rows + pending) // batch_size) > n_updates
 
     @property
     def pair(self) -> FloatArray:
@@ -130,6 +161,19 @@ class StochasticSolver(Solver[StochasticState]):
     random_state: RandomState = None
     chunk_size: int | None = None
 
+    def faults(self) -> Iterator[str]:
+        """Parameters that no run can take."""
+        for name in ("n_steps", "batch_size", "chunk_size"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int | np.integer) or value < 1):
+                yield f"{name} must be a positive integer: got {value!r}"
+        for name in ("smoothness", "regularisation", "step_size"):
+            number = getattr(self, name, None)
+            if number is not None and not (0.0 < number < np.inf):
+                yield f"{name} must be a positive number: got {number!r}"
+        if self.sampling not in ("passes", "replacement"):
+            yield f"sampling must be 'passes' or 'replacement': got {self.sampling!r}"
+
     def default_beta(self, n_rows: int) -> float:
         """The paper's: what a gradient step may be is at most one over beta."""
         return paper_beta(n_rows)
@@ -145,7 +189,8 @@ class StochasticSolver(Solver[StochasticState]):
 
     def init(self, problem: DualProblem, start: FloatArray | None = None) -> StochasticState:
         """State before the first row; `start` is a warm start for Phi."""
-        self._check(problem)
+        for fault in self.faults():
+            raise ValueError(f"{fault}.")
         budget = self.n_steps or max(MIN_BUDGET, DEFAULT_PASSES * problem.n_rows)
         if start is None:
             start = np.zeros(problem.multipliers_shape)
@@ -186,7 +231,8 @@ class StochasticSolver(Solver[StochasticState]):
         factors = np.ones(n_rows) if _are_equal(rows.weights) else rows.weights * n_rows
         first = 0
         while first < n_rows:
-            if self.done(problem, state) is not None:
+            # the compiled loops trust a plan to last, and this may be another solver than the one it is of
+            if self.done(problem, state) is not None or state.outlasts_plan(self.batch_size):
                 state = self._begin_again(problem, state)
             last = min(n_rows, first + state.budget - state.n_gradient_rows)
             state = self._advance(problem, state, rows.design[:, first:last], factors[first:last])
@@ -242,18 +288,6 @@ class StochasticSolver(Solver[StochasticState]):
             n_iter=state.n_iter + n_updates,
             n_gradient_rows=n_seen,
         )
-
-    def _check(self, problem: DualProblem) -> None:
-        for name in ("n_steps", "batch_size", "chunk_size"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int | np.integer) or value < 1):
-                raise ValueError(f"{name} must be a positive integer: got {value!r}.")
-        for name in ("smoothness", "regularisation", "step_size"):
-            number = getattr(self, name, None)
-            if number is not None and not (0.0 < number < np.inf):
-                raise ValueError(f"{name} must be a positive number: got {number!r}.")
-        if self.sampling not in ("passes", "replacement"):
-            raise ValueError(f"sampling must be 'passes' or 'replacement': got {self.sampling!r}.")
 
 
 def _updates_before(cursor: tuple[int, int, int], lengths: IntArray) -> int:

@@ -1,13 +1,15 @@
 """What a policy does to a stream, as running means: all that is kept of rows that have gone by."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 
 from evenhand._kernels.softmax import LOG_2
+from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import FloatArray, IntArray
-from evenhand.dual.imbalance import ImbalanceModel, stratum_sums
+from evenhand.dual.imbalance import ImbalanceModel, strata_faults, stratum_sums
 from evenhand.dual.objective import policy_loadings
 from evenhand.dual.parity import Operator, matrix
 from evenhand.dual.problem import DualProblem
@@ -17,7 +19,7 @@ _TINY = np.finfo(float).tiny  # in place of a share of zero, whose quotient is n
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moments:
+class Moments(Stored):
     """Means over rows under one policy, in normalised units; none of them depends on the prior.
 
     A row has a share J_s of each group, and T_s of the stratum that the group is in: `tau_s` and one, where
@@ -34,6 +36,23 @@ class Moments:
     peak: float  # E[max_l], the same at beta = infinity
     constant: float  # mean cost that no atom changes
     strata: IntArray | None  # stratum of each group, as in `ImbalanceModel`
+
+    def faults(self) -> Iterator[str]:
+        """One row of moments for each group and feature, over the same atoms."""
+        if not is_floats(self.groups, None, None):
+            yield "its moments of the groups are not a table of numbers"
+        n_groups, n_atoms = self.groups.shape
+        if not is_floats(self.squares, n_groups, n_atoms) or not is_floats(self.crossed, n_groups, n_atoms):
+            yield "its moments of the groups do not have the same shape"
+        elif not is_floats(self.prior, n_groups):
+            yield "its prior is not one share for each group"
+        elif not is_floats(self.policy, n_atoms):
+            yield "its mean policy is not over the same atoms"
+        elif not is_floats(self.costs, None, n_atoms):
+            yield "its moments of the costs are not over the same atoms"
+        if not all(type(number) is float for number in (self.smooth, self.peak, self.constant)):
+            yield "its means are not numbers"
+        yield from strata_faults(self.strata, self.prior)
 
     @property
     def stratum_prior(self) -> FloatArray:

@@ -2,7 +2,7 @@
 
 import numbers
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Self
 
@@ -20,7 +20,8 @@ from evenhand.estimators.streaming.blocks import FIRST_MARK, GROWTH, solve_rows,
 from evenhand.estimators.streaming.monitor import Drift
 from evenhand.estimators.streaming.state import BLOCK_ROWS, Settings, Stream
 from evenhand.exceptions import DriftWarning
-from evenhand.solvers import SolverResult, Status, make_solver
+from evenhand.solvers import SolverResult, Status
+from evenhand.solvers.stochastic import StochasticSolver
 
 OnDrift = Callable[[Drift], object]
 
@@ -29,6 +30,22 @@ class PartialFit(SolvedStep):
     """The part of `ParityPostprocessor` that goes along a stream."""
 
     stream_: Stream
+
+    def faults(self) -> Iterator[str]:
+        """Those of a solved step, and a stream of other groups or with a plan that is too short."""
+        yield from super().faults()
+        stream = getattr(self, "stream_", None)
+        if stream is None:
+            return
+        if not isinstance(stream, Stream):
+            yield "its stream_ is not a stream"
+        if len(stream.step.group_prior) != len(self.policy_.group_prior):
+            yield "its stream_ has other groups"
+        if stream.record is None or stream.record.walk is None:
+            return
+        solver = self._solver()
+        if isinstance(solver, StochasticSolver) and stream.record.walk.outlasts_plan(solver.batch_size):
+            yield "the plan of its solver is shorter than the rows that it expects"
 
     def partial_fit(
         self,
@@ -135,9 +152,7 @@ class PartialFit(SolvedStep):
         return replace(stream, step=replace(stream.step, epsilon=settings.epsilon))
 
     def _stream_settings(self, rows: Rows, half_life: float | None) -> Settings:
-        solver = make_solver(
-            self.solver, tol=self.tol, max_iter=self.max_iter, random_state=self.random_state
-        )
+        solver = self._solver()
         if solver.needs_stored_rows:
             raise ValueError(
                 f"solver={solver.name!r} needs all rows at once, and a stream keeps none. Use 'auto'."

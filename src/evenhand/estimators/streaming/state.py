@@ -1,11 +1,12 @@
 """What a stream leaves behind between two rows: O(n_atoms * n_groups) numbers, and a block not yet full."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from evenhand._utils.stored import Stored, is_count, is_floats
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.certificates import Measures
 from evenhand.dual.costs import Cost
@@ -46,7 +47,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Record:
+class Record(Stored):
     """What whole blocks have taught."""
 
     moments: Moments  # under the stream's policy, over all rows that still count
@@ -56,6 +57,33 @@ class Record:
     since: int  # rows since the last solve
     n_solves: int
     walk: StochasticState | None = None  # of a stochastic solver
+
+    def faults(self) -> Iterator[str]:
+        """Moments, charts, positive weights and counts."""
+        if not isinstance(self.moments, Moments) or not isinstance(self.monitor, Monitor):
+            yield "it has no moments or no charts"
+        if not all(type(number) is float and number > 0 for number in (self.weight, self.squares)):
+            yield "its weights are not positive"
+        if not is_count(self.since) or not is_count(self.n_solves):
+            yield "its counts are not counts"
+        if not isinstance(self.walk, StochasticState | None):
+            yield "its solver's state is not one of a stochastic solver"
+
+    def misfits(self, step: ParityStep) -> Iterator[str]:
+        """What is not about the atoms, the groups and the cost of `step`."""
+        problem, moments = step.empty_problem(), self.moments
+        n_constraints, n_groups = problem.multipliers_shape
+        if moments.groups.shape != (n_groups, problem.n_atoms):
+            yield "its moments are not over its atoms and groups"
+        elif len(moments.costs) != problem.cost.loadings.shape[1]:
+            yield "its moments are not those of its cost"
+        elif not np.array_equal(np.asarray(moments.strata), np.asarray(step.strata)):
+            yield "its moments have other strata"
+        if self.monitor.up.shape != (n_constraints + 1, n_groups):
+            yield "its charts do not have the shape of its multipliers"
+        points = form_of(problem).split(np.zeros(problem.multipliers_shape))
+        if self.walk is not None and self.walk.iterate.shape != (len(points), n_groups, n_constraints):
+            yield "its solver's state does not have the shape of its multipliers"
 
     @property
     def n_equal(self) -> float:
@@ -78,7 +106,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stream:
+class Stream(Stored):
     """A stream between two rows: the policy, the record, and the rows that wait for their block."""
 
     waiting_scores: FloatArray  # (n_waiting,), or class probabilities (n_waiting, n_classes)
@@ -92,3 +120,25 @@ class Stream:
     n_before: int = 0  # rows of a fit before the stream
     violation_before: FloatArray | None = None  # of that fit, until the first block takes it over
     mark: int = 0  # waiting rows that the policy was solved on, before the first block
+
+    def faults(self) -> Iterator[str]:
+        """Rows that wait, a policy, and a record, all over the same atoms and groups."""
+        if not isinstance(self.step, ParityStep):
+            yield "it has no step"
+        shape = self.step.empty_problem().multipliers_shape
+        if not is_floats(self.multipliers, *shape):
+            yield "its multipliers do not have the shape of its atoms and groups"
+        n_waiting, n_classes = len(self.waiting_scores), self.step.cost.n_classes
+        of_scores = (n_waiting,) if n_classes is None else (n_waiting, n_classes)
+        waiting = (self.waiting_scores, of_scores), (self.waiting_proba, (n_waiting, shape[1]))
+        if not all(is_floats(array, *size) and np.isfinite(array).all() for array, size in waiting):
+            yield "its waiting rows are not finite numbers for every group"
+        counts = self.n_rows, self.n_clipped, self.most_atoms, self.n_before, self.mark
+        if not all(is_count(count) for count in counts) or self.n_rows < n_waiting:
+            yield "its counts of rows do not agree"
+        if self.violation_before is not None and not is_floats(self.violation_before, *shape):
+            yield "the violation before it does not have the shape of its multipliers"
+        if not isinstance(self.record, Record | None):
+            yield "it has no record"
+        if self.record is not None:
+            yield from self.record.misfits(self.step)

@@ -1,23 +1,64 @@
-"""`partial_fit` of the estimators: the parity step goes on, the models stay."""
+"""What an estimator is once it is fitted: models, and a parity step that can go on with more rows."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from sklearn.utils.metadata_routing import UNUSED
 
+from evenhand._utils.stored import Stored
+from evenhand._utils.typing import AnyArray, FloatArray
+from evenhand.calibration import JointCalibrator
+from evenhand.certificates import Certificate
+from evenhand.estimators.cells import Notion
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.estimators.streaming import OnDrift, check_on_drift
 
 
-class FollowsRows:
-    """The part of an estimator that goes along a stream."""
+class FittedEstimator(Stored, ABC):
+    """Fitted attributes of an estimator, and `partial_fit`: the parity step goes on, the models stay."""
+
+    estimator_: Any
+    sensitive_estimator_: Any
+    calibrator_: Any
+    outcome_calibrator_: JointCalibrator | None
+    notion_: Notion
+    postprocessor_: ParityPostprocessor
+    certificate_: Certificate
+    groups_: AnyArray
 
     # The table is no metadata; groups are asked for by aware models, with set_partial_fit_request.
     __metadata_request__partial_fit: ClassVar[dict[str, bool | str]] = {
         "X_unlabeled": UNUSED,
         "sensitive_features": False,
     }
+
+    @abstractmethod
+    def _nuisances(self, X: Any, sensitive_features: Any) -> tuple[FloatArray, FloatArray]:
+        """Checked scores and the columns of the post-processor, (n_rows, n_groups)."""
+
+    def faults(self) -> Iterator[str]:
+        """All parts of a fit or none, of the same groups."""
+        fitted = {name for name in vars(self) if name.endswith("_")}
+        if not fitted:
+            return
+        needed = {"estimator_", "groups_", "notion_", "outcome_calibrator_", "postprocessor_"}
+        if missing := sorted(needed - fitted):
+            yield f"it has no {', '.join(missing)}"
+        if not isinstance(self.postprocessor_, ParityPostprocessor) or not hasattr(
+            self.postprocessor_, "policy_"
+        ):
+            yield "its postprocessor_ is not a fitted one"
+        n_groups = len(self.postprocessor_.policy_.group_prior)
+        if not isinstance(self.notion_, Notion) or len(self.notion_.cells()) != n_groups:
+            yield "its notion_ does not have the cells of its policy"
+        if not isinstance(self.groups_, np.ndarray) or self.groups_.shape != (n_groups,):
+            yield f"its groups_ are not {n_groups} labels"
+        if not isinstance(self.outcome_calibrator_, JointCalibrator | None):
+            yield "its outcome_calibrator_ is not one"
 
     def partial_fit(
         self,
@@ -47,9 +88,8 @@ class FollowsRows:
         on_drift : callable, default=None
             Called with a `Drift` where the rows are found to have changed, instead of a `DriftWarning`.
         """
-        model: Any = self  # an estimator, which scores rows
-        scores, group_proba = model._nuisances(X_unlabeled, sensitive_features)
-        step: ParityPostprocessor = copy(model.postprocessor_)
+        scores, group_proba = self._nuisances(X_unlabeled, sensitive_features)
+        step = copy(self.postprocessor_)
         alarms = step._take_rows(scores, group_proba, half_life, quiet=check_on_drift(on_drift))
         self._install_step(step)
         for alarm in alarms:
@@ -57,7 +97,7 @@ class FollowsRows:
             on_drift(alarm)
         return self
 
-    def _install_step(self: Any, step: ParityPostprocessor) -> None:
+    def _install_step(self, step: ParityPostprocessor) -> None:
         """Go on with another parity step behind the same models, all at once."""
         self.__dict__.update(
             postprocessor_=step,
