@@ -18,7 +18,7 @@ from evenhand.dual.parity import find_parity
 from evenhand.evaluation.frontier import Frontier
 from evenhand.evaluation.paths import N_POINTS, FrontierPoint
 from evenhand.metrics.distances import find_distance, own_distances
-from evenhand.tables.files import Source
+from evenhand.tables.sources import open_source
 from evenhand.tables.writing import require_writable, write_frame
 
 EXAMPLE = "Example: `evenhand frontier loans.csv --target amount --sensitive sex -o frontier.csv`"
@@ -71,7 +71,7 @@ def frontier(
     terminal = Terminal(quiet, as_json)
     require_writable(output, plot)
     asked = Learning(
-        Source.of(data, input_format, delimiter),
+        open_source(data, format=input_format, delimiter=delimiter),
         Parts(
             target,
             tuple(sensitive),

@@ -13,8 +13,8 @@ import numpy as np
 from evenhand._utils.atomic import remove_leftovers
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.modelfile import ModelFileError, load, save
-from evenhand.tables.outofcore.digests import digest
-from evenhand.tables.outofcore.rows import Model
+from evenhand.tables.digests import digest
+from evenhand.tables.model_inputs import Model
 
 SECONDS = 60.0  # between checkpoints, where nothing is said
 
