@@ -79,6 +79,21 @@ def fit(
     require_writable(output, report)
     if epsilon and max_risk_increase is not None:
         raise UsageError("--epsilon and --max-risk-increase exclude each other: the latter chooses epsilon.")
+    settings = model_settings(
+        parity,
+        beta,
+        calibration,
+        seed,
+        jobs,
+        criterion=criterion,
+        pos_label=pos_label,
+        conditional_on=conditional_on,
+        attributes=attributes,
+        cost=None if cost is None else read_cost(cost),
+        cost_matrix=cost_matrix,
+        solver=solver,
+    )
+    settings["epsilon"] = read_epsilon(epsilon or ["0.05"])
     asked = Learning(
         open_source(data, format=input_format, delimiter=delimiter),
         Parts(
@@ -95,21 +110,7 @@ def fit(
         holdout,
         min_group_size,
         merge_small,
-        model_settings(
-            parity,
-            beta,
-            calibration,
-            seed,
-            jobs,
-            criterion=criterion,
-            pos_label=pos_label,
-            conditional_on=conditional_on,
-            attributes=attributes,
-            cost=None if cost is None else read_cost(cost),
-            cost_matrix=cost_matrix,
-            solver=solver,
-        )
-        | {"epsilon": read_epsilon(epsilon or ["0.05"])},
+        settings,
     )
     limit = None if max_risk_increase is None else read_share(max_risk_increase, "--max-risk-increase")
     more = None if unlabeled is None else open_source(unlabeled, delimiter=delimiter)

@@ -70,6 +70,19 @@ def frontier(
     """
     terminal = Terminal(quiet, as_json)
     require_writable(output, plot)
+    settings = model_settings(
+        parity,
+        beta,
+        calibration,
+        seed,
+        jobs,
+        criterion=criterion,
+        pos_label=pos_label,
+        conditional_on=conditional_on,
+        attributes=attributes,
+        cost=None if cost is None else read_cost(cost),
+        cost_matrix=cost_matrix,
+    )
     asked = Learning(
         open_source(data, format=input_format, delimiter=delimiter),
         Parts(
@@ -86,19 +99,7 @@ def frontier(
         holdout,
         min_group_size,
         merge_small,
-        model_settings(
-            parity,
-            beta,
-            calibration,
-            seed,
-            jobs,
-            criterion=criterion,
-            pos_label=pos_label,
-            conditional_on=conditional_on,
-            attributes=attributes,
-            cost=None if cost is None else read_cost(cost),
-            cost_matrix=cost_matrix,
-        ),
+        settings,
     )
     epsilons = [read_share(each, "--epsilon") for piece in epsilon or () for each in piece.split(",")]
     prepared = prepare(asked, terminal)
