@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from evenhand._utils.typing import FloatArray
-from evenhand._utils.validation import Rows
 from evenhand.dual.parity import make_parity
 from evenhand.evaluation.heldout import read_held_out
 from evenhand.plots import ConvergenceDisplay
@@ -97,7 +96,7 @@ class History:
             raise ValueError("The history is empty: pass it as callback= to fit first.")
         if records[-1].multipliers.shape != model.multipliers_.shape:
             raise ValueError("The history is not of this model: its multipliers have another shape.")
-        rows = read_held_out(test, model, _groups_alone(model))
+        rows = read_held_out(test, model)
         policy = model.policy_
         operator = make_parity(model.parity, policy.support.normalised()).operator
         measures = [
@@ -112,9 +111,3 @@ class History:
             if rows.target is not None
             else "Squared distance to scores",
         )
-
-
-def _groups_alone(model: Any) -> Rows:
-    """No rows, and the labels of a fitted model's groups."""
-    labels = tuple(model.groups_.tolist())
-    return Rows(np.empty(0), np.empty((0, len(labels))), labels, None, model.policy_.strata)

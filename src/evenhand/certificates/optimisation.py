@@ -114,7 +114,7 @@ def certify(
     *,
     scale: float = 1.0,
     groups: Sequence[Hashable] | None = None,
-    measures: "Measures | None" = None,
+    measures: "PolicyMeasures | None" = None,
 ) -> Certificate:
     """Certificate of the end point of a solver, from one pass over the rows.
 
@@ -190,7 +190,7 @@ def certify(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measures:
+class PolicyMeasures:
     """A policy over all the rows, in normalised units."""
 
     objective: float  # F(Phi)
@@ -200,7 +200,7 @@ class Measures:
     smoothness: float  # M of the problem's form, whose inverse is the step of the gradient map
 
 
-def _measure(problem: DualProblem, multipliers: FloatArray) -> Measures:
+def _measure(problem: DualProblem, multipliers: FloatArray) -> PolicyMeasures:
     """Objective, violation, risk and lower bound in one pass, O(chunk) memory."""
     loadings, offset = policy_loadings(problem, multipliers)
     # a row of ones that no logit looks at: its moment is the mean policy
@@ -226,7 +226,7 @@ def _measure(problem: DualProblem, multipliers: FloatArray) -> Measures:
         (moment[problem.n_kept : -1] * problem.cost.loadings.T).sum() + moment[-1] @ problem.cost.offset
     )
     price = penalty(problem, multipliers)
-    return Measures(
+    return PolicyMeasures(
         objective=smooth * unit - constant + price,
         violation=problem.parity.operator.apply(moment[: problem.n_kept].T @ problem.mixing),
         risk=constant - gain,

@@ -108,7 +108,7 @@ def _cheapest(model: Any, X: Any) -> FloatArray:
 
     A pmf has all distances, in however small a stratum.
     """
-    proba = model._nuisances(X, None)[0]
+    proba = model.predict_scores(X)[0]
     table = model.postprocessor_.policy_.cost.table(proba, model.postprocessor_.atoms_)
     chosen: FloatArray = np.eye(table.shape[1])[table.argmin(axis=1)]
     return chosen
@@ -154,7 +154,7 @@ CLASSES = {
     "draw": DRAW,
     "proba": Kind(lambda model, X, ids: model.predict_proba(X), _classes),  # what the draw is from
     "mode": Kind(lambda model, X, ids: model.predict_mode(X)),  # parity is not kept
-    "score": Kind(lambda model, X, ids: model._nuisances(X, None)[0], _classes),  # what it was before
+    "score": Kind(lambda model, X, ids: model.predict_scores(X)[0], _classes),  # what it was before
 }
 QUANTILE = "quantile:"  # and the level, for numbers
 

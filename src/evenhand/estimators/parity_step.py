@@ -7,7 +7,7 @@ from typing import Any
 
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import Labels, Rows, check_rows, check_strata, column_labels
-from evenhand.certificates import Certificate, Measures, certify
+from evenhand.certificates import Certificate, PolicyMeasures, certify
 from evenhand.dual.costs import Cost, CostMatrix, Squared, clip_within_reach
 from evenhand.dual.grid import (
     Support,
@@ -89,7 +89,7 @@ def certify_in_units(
     result: SolverResult,
     policy: SoftmaxPolicy,
     groups: Labels,
-    measures: Measures | None = None,
+    measures: PolicyMeasures | None = None,
 ) -> Certificate:
     """The certificate of a policy, with its risks in the units of its cost."""
     support, cost = policy.support, policy.cost

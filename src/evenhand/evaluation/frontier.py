@@ -10,7 +10,7 @@ from evenhand._utils.frames import make_frame
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import as_floats
 from evenhand.dual.costs import Squared
-from evenhand.evaluation.heldout import Measures, read_held_out
+from evenhand.evaluation.heldout import read_fitted, read_held_out
 from evenhand.evaluation.paths import (
     NO_LIMIT,
     Callback,
@@ -21,7 +21,7 @@ from evenhand.evaluation.paths import (
     solve_path,
 )
 from evenhand.exceptions import ConvergenceWarning, EvenhandWarning
-from evenhand.metrics import DISTANCES
+from evenhand.metrics import DISTANCES, Measures
 from evenhand.plots import FrontierDisplay
 
 
@@ -84,9 +84,9 @@ class Frontier:
             "risk_increase": self.risk_increase,
         }
         for name in DISTANCES:
-            table = np.array([point.measures.distances[name] for point in self.points])
+            table = np.array([point.measures.distances(name) for point in self.points])
             columns[f"max_{name}"] = table.max(axis=1)
-            columns |= {f"{name}_{_text(group)}": table[:, g] for g, group in enumerate(self.base.groups)}
+            columns |= {f"{name}_{_text(group)}": table[:, g] for g, group in enumerate(self.base.labels)}
         certificates = [point.certificate for point in self.points]
         columns |= {
             "fit_violation": [float(each.violation.max()) for each in certificates],
@@ -224,12 +224,13 @@ def frontier(
         warnings.simplefilter("always")
         problem = settle(given)
         rest = fit_at_rest(problem, NO_LIMIT if wanted is None else wanted[0])
-        rows = read_held_out(test, problem.assemble(rest), problem.rows)
+        rows = read_fitted(problem.rows) if test is None else read_held_out(test, problem.assemble(rest))
         path = default_epsilons(problem, rest) if wanted is None else wanted
         points = solve_path(problem, path, rows, callback)
     _warn_once(caught, points)
     squared = isinstance(rest.policy_.cost, Squared)
-    return Frontier(tuple(points[::-1]), rows.measure_scores(rest.policy_), rows.target is not None, squared)
+    base = rows.measure_scores(rest.policy_, DISTANCES)
+    return Frontier(tuple(points[::-1]), base, rows.target is not None, squared)
 
 
 def _check_epsilons(epsilons: Any) -> FloatArray:

@@ -8,8 +8,9 @@ import numpy as np
 
 from evenhand._utils.frames import make_frame
 from evenhand._utils.typing import AnyArray, FloatArray
-from evenhand.metrics import GroupMasses, Membership
-from evenhand.plots.rows import Blocks, members_of, model_blocks, pmf_of, values_of
+from evenhand.metrics import GroupMasses
+from evenhand.metrics._inputs import as_vector
+from evenhand.plots.rows import FittedStep, members_of, model_blocks, pmf_of
 from evenhand.plots.style import (
     EMPHASIS,
     GREY,
@@ -117,8 +118,9 @@ class DistributionDisplay(Display):
         before : array of shape (n_rows,)
         after : array of shape (n_rows,) or (n_rows, n_atoms), or None
             Values, or the probability of each atom; None to look at `before` alone.
-        sensitive_features : array of shape (n_rows,) or (n_rows, n_groups)
-            Labels, or the probability of each group where the label is not known.
+        sensitive_features : array or data frame of shape (n_rows,) or (n_rows, n_columns)
+            Labels, in one column or several; or the probability of each group where the label is not known,
+            columns of numbers that sum to one.
         atoms : array of shape (n_atoms,), optional
             Value of each column of a pmf.
         sample_weight : array of shape (n_rows,), optional
@@ -129,20 +131,20 @@ class DistributionDisplay(Display):
         value_name : str
             Label of the horizontal axis, with the unit.
         """
-        values = values_of(before, "before")
+        values = as_vector("before", before)
         members = members_of(sensitive_features, len(values), sample_weight)
         tables = [GroupMasses.of_values(values, members)]
         if after is not None and np.ndim(after) == 2:
             blocks, grid = pmf_of(after, "after", len(values), atoms)
-            tables.append(_masses(blocks, members, grid))
+            tables.append(GroupMasses.of_blocks(blocks, members, grid))
         elif after is not None:
-            tables.append(GroupMasses.of_values(values_of(after, "after", len(values)), members))
+            tables.append(GroupMasses.of_values(as_vector("after", after, len(values)), members))
         return cls._from_tables(tables, n_bins, names, value_name)
 
     @classmethod
     def from_model(
         cls,
-        model: Any,
+        model: FittedStep,
         scores: Any,
         group_proba: Any,
         sensitive_features: Any = None,
@@ -160,15 +162,15 @@ class DistributionDisplay(Display):
         model : ParityPostprocessor
         scores : array of shape (n_rows,)
         group_proba : array of shape (n_rows, n_groups)
-        sensitive_features : array of shape (n_rows,), optional
-            Without it a row counts in each group by `group_proba`.
+        sensitive_features : array or data frame, optional
+            As in `from_predictions`. Without it a row counts in each group by `group_proba`.
         sample_weight, n_bins, value_name
             As in `from_predictions`.
         """
-        values = values_of(scores, "scores")
-        known = group_proba if sensitive_features is None else sensitive_features
-        members = members_of(known, len(values), sample_weight)
-        after = _masses(model_blocks(model, values, group_proba), members, model.atoms_)
+        values = as_vector("scores", scores)
+        members = members_of(sensitive_features, len(values), sample_weight, group_proba)
+        blocks = model_blocks(model, values, group_proba)
+        after = GroupMasses.of_blocks(blocks, members, model.atoms_)
         tables = [GroupMasses.of_values(values, members), after]
         return cls._from_tables(tables, n_bins, ("Before", "After"), value_name)
 
@@ -329,13 +331,6 @@ def _draw_gap(ax: Any, stage: Stage) -> None:
         bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.8},
         zorder=7,
     )
-
-
-def _masses(blocks: Blocks, members: Membership, atoms: FloatArray) -> GroupMasses:
-    masses = np.zeros((len(members.labels), len(atoms)))
-    for rows, pmf in blocks:
-        masses += members.of_rows(rows) @ pmf
-    return GroupMasses(members.labels, masses, atoms)
 
 
 def _points(table: GroupMasses) -> FloatArray:
