@@ -16,7 +16,7 @@ GROWTH = 1.02  # of the gradients between two records that are kept: some hundre
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Record:
+class Iterate:
     """A solver between two steps."""
 
     n_iter: int
@@ -59,12 +59,12 @@ class History:
             raise ValueError(f"growth must be at least 1 and finite: got {growth!r}.")
         self.growth = growth
         self.solver = ""
-        self._kept: list[Record] = []
-        self._latest: Record | None = None
+        self._kept: list[Iterate] = []
+        self._latest: Iterate | None = None
 
     def __call__(self, progress: Progress) -> None:
         """Keep what the solver has reached; a fit that starts anew starts a new history."""
-        record = Record(progress.n_iter, progress.n_gradient_rows, np.array(progress.multipliers))
+        record = Iterate(progress.n_iter, progress.n_gradient_rows, np.array(progress.multipliers))
         if self._latest is not None and record.n_gradient_rows < self._latest.n_gradient_rows:
             self._kept = []
         self.solver, self._latest = progress.solver, record
@@ -72,7 +72,7 @@ class History:
             self._kept.append(record)
 
     @property
-    def records(self) -> tuple[Record, ...]:
+    def records(self) -> tuple[Iterate, ...]:
         """What was kept, in order, with the latest at the end."""
         if self._latest is None or self._latest is self._kept[-1]:
             return tuple(self._kept)

@@ -18,7 +18,7 @@ from evenhand.dual.policy import SoftmaxPolicy
 N_SCORE_BINS = 20
 
 
-class FittedStep(Protocol):
+class CertifiedStep(Protocol):
     """A fitted post-processor, as far as a certificate looks at it."""
 
     groups_: AnyArray
@@ -37,7 +37,7 @@ class ScoringModel(Protocol):
     aware: bool
 
     @property
-    def postprocessor_(self) -> FittedStep:
+    def postprocessor_(self) -> CertifiedStep:
         """The parity step."""
         ...
 
@@ -120,7 +120,7 @@ class PluginCertificate:
 
 
 def certify_plugin(
-    model: FittedStep | ScoringModel,
+    model: CertifiedStep | ScoringModel,
     sensitive_features: Any,
     y: Any = None,
     *,
@@ -226,7 +226,7 @@ def _imbalance(errors: FloatArray, diagnosis: CalibrationDiagnosis) -> _Imbalanc
 
 
 def _assemble(
-    fitted: FittedStep,
+    fitted: CertifiedStep,
     diagnosis: CalibrationDiagnosis,
     imbalance: _Imbalance,
     scores: FloatArray,

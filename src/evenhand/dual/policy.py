@@ -8,7 +8,7 @@ import numpy as np
 from evenhand._kernels.chunks import run_chunks
 from evenhand._kernels.softmax import means_into, pmf_into, quantiles_into
 from evenhand._utils.typing import FloatArray, IntArray
-from evenhand.dual.costs import Cost, CostModel, RowCosts, Squared
+from evenhand.dual.costs import Cost, Squared
 from evenhand.dual.grid import Support
 from evenhand.dual.imbalance import ImbalanceModel
 from evenhand.dual.objective import logit_loadings
@@ -78,10 +78,6 @@ class SoftmaxPolicy:
     def draw(self, scores: FloatArray, group_proba: FloatArray, uniforms: FloatArray) -> FloatArray:
         """An atom for each row, drawn by inversion of its cumulated distribution at `uniforms`."""
         return self.support.atoms[self._quantile_index(scores, group_proba, uniforms)]
-
-    def cost_terms(self, scores: FloatArray) -> tuple[CostModel, RowCosts]:
-        """The atoms' and the rows' part of the cost, in units of a problem."""
-        return self.cost.model(self.support), self.cost.rows(self.support, scores)
 
     def _quantile_index(self, scores: FloatArray, group_proba: FloatArray, levels: FloatArray) -> IntArray:
         out = np.empty(len(scores), np.int64)

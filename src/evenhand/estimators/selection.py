@@ -22,7 +22,7 @@ from evenhand.dual.parity import make_parity
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.estimators.draws import RandomState
 from evenhand.exceptions import ClippingWarning, ConvergenceWarning
-from evenhand.metrics import Measures, Membership, ScoredRows
+from evenhand.metrics import Measures, ScoredRows
 
 BETA_FACTORS = tuple(2.0**-k for k in range(6, -1, -1))  # of the automatic beta, 1/64 to 1
 ATOM_COUNTS = (26, 51, 101, 201)
@@ -216,11 +216,7 @@ def _fold_measures(
 ) -> Iterator[_FoldFit]:
     """Measures on the held-out rows, candidate by candidate, each fit warm-started from the last."""
     model: Selectable = clone(template)
-    part, members = (
-        rows.without(held_out),
-        Membership(rows.groups, shares=rows.group_proba, weights=rows.weights, strata=rows.strata),
-    )
-    measured = ScoredRows(rows.scores, rows.group_proba, members).take(held_out)
+    part, measured = rows.without(held_out), ScoredRows.of(rows).take(held_out)
     for candidate in candidates:
         with warnings.catch_warnings():
             # clipping is told once, of all the rows; a candidate that is hard to solve is still measured

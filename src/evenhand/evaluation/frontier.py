@@ -10,7 +10,7 @@ from evenhand._utils.frames import make_frame
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import as_floats
 from evenhand.dual.costs import Squared
-from evenhand.evaluation.heldout import read_fitted, read_held_out
+from evenhand.evaluation.heldout import Model, read_held_out
 from evenhand.evaluation.paths import (
     NO_LIMIT,
     Callback,
@@ -21,7 +21,7 @@ from evenhand.evaluation.paths import (
     solve_path,
 )
 from evenhand.exceptions import ConvergenceWarning, EvenhandWarning
-from evenhand.metrics import DISTANCES, Measures
+from evenhand.metrics import DISTANCES, Measures, ScoredRows
 from evenhand.plots import FrontierDisplay
 
 
@@ -217,14 +217,14 @@ def frontier(
     0.05
     """
     wanted = None if epsilons is None else _check_epsilons(epsilons)
-    if not hasattr(model, "_frontier_rows"):
+    if not isinstance(model, Model):
         raise TypeError(f"model must be a ParityPostprocessor or a ParityRegressor: got {model!r}.")
     given = model._frontier_rows(*fit_args, **fit_kwargs)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         problem = settle(given)
         rest = fit_at_rest(problem, NO_LIMIT if wanted is None else wanted[0])
-        rows = read_fitted(problem.rows) if test is None else read_held_out(test, problem.assemble(rest))
+        rows = ScoredRows.of(problem.rows) if test is None else read_held_out(test, problem.assemble(rest))
         path = default_epsilons(problem, rest) if wanted is None else wanted
         points = solve_path(problem, path, rows, callback)
     _warn_once(caught, points)

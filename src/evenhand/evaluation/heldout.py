@@ -8,7 +8,7 @@ from sklearn.utils.validation import _num_samples
 
 from evenhand._utils.labels import read_columns, read_groups
 from evenhand._utils.typing import FloatArray, IntArray
-from evenhand._utils.validation import Labels, Rows, as_floats, check_weights
+from evenhand._utils.validation import Labels, as_floats, check_weights
 from evenhand.estimators.base import ParityEstimator
 from evenhand.estimators.groups import check_groups
 from evenhand.estimators.learning import encode_attributes
@@ -24,12 +24,6 @@ KNOWN = ("y", "sensitive_features", "sample_weight")  # what may be known of hel
 def step_of(model: Model) -> ParityPostprocessor:
     """The parity step of a fitted model, which a post-processor is itself."""
     return model if isinstance(model, ParityPostprocessor) else model.postprocessor_
-
-
-def read_fitted(rows: Rows) -> ScoredRows:
-    """The rows of a fit, whose groups are known by their probabilities alone."""
-    members = Membership(rows.groups, shares=rows.group_proba, weights=rows.weights, strata=rows.strata)
-    return ScoredRows(rows.scores, rows.group_proba, members)
 
 
 def read_held_out(test: Any, model: Model) -> ScoredRows:

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -42,10 +43,9 @@ class GroupMasses:
         return cls(members.labels, masses, points, members.strata)
 
     def some(self, groups: AnyArray) -> "GroupMasses":
-        """Some of the groups."""
+        """The groups of which the mask says so."""
         strata = None if self.strata is None else self.strata[groups]
-        labels = tuple(np.fromiter(self.labels, dtype=object)[groups].tolist())
-        return GroupMasses(labels, self.masses[groups], self.points, strata)
+        return GroupMasses(tuple(compress(self.labels, groups)), self.masses[groups], self.points, strata)
 
     def distributions(self) -> FloatArray:
         """Distribution of each group, (n_groups, n_points)."""

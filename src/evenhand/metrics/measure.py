@@ -7,7 +7,7 @@ import numpy as np
 
 from evenhand._kernels.blas import one_blas_thread
 from evenhand._utils.typing import FloatArray, IntArray
-from evenhand._utils.validation import Labels
+from evenhand._utils.validation import Labels, Rows
 from evenhand.dual.costs import Cost, Squared
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.metrics._inputs import Blocks, block_slices
@@ -78,6 +78,12 @@ class ScoredRows:
     group_proba: FloatArray  # tau, (n_rows, n_groups of the model)
     members: Membership  # the groups themselves, or tau where they are not known
     target: FloatArray | None = None  # y, (n_rows,), or zeros and ones (n_rows, n_classes)
+
+    @classmethod
+    def of(cls, rows: Rows) -> "ScoredRows":
+        """Checked rows, whose groups are known by their probabilities alone."""
+        members = Membership(rows.groups, shares=rows.group_proba, weights=rows.weights, strata=rows.strata)
+        return cls(rows.scores, rows.group_proba, members)
 
     def take(self, rows: IntArray) -> "ScoredRows":
         """Some of the rows; groups keep their places."""

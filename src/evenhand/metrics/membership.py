@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import compress, product
 from typing import Any
 
 import numpy as np
@@ -34,13 +34,7 @@ class Membership:
     strata: IntArray | None = None  # of each group, (n_groups,): those of one stratum are compared
 
     @classmethod
-    def read(
-        cls,
-        sensitive_features: Any,
-        n_rows: int,
-        weights: FloatArray | None = None,
-        name: str = "sensitive_features",
-    ) -> "Membership":
+    def read(cls, sensitive_features: Any, n_rows: int, weights: FloatArray | None = None) -> "Membership":
         """Rows in the groups that labels name, or in all of them by probabilities.
 
         Two or more columns of numbers whose every row sums to one are probabilities, and the columns' names
@@ -53,12 +47,12 @@ class Membership:
         """
         table = number_table(sensitive_features)
         if table is not None:
-            require_one_per_row(len(table), n_rows, name)
+            require_one_per_row(len(table), n_rows, "sensitive_features")
             if _is_proba(table):
                 shares, labels = check_group_proba(sensitive_features, n_rows)
                 return cls(labels, shares=shares, weights=weights).require_rows()
-            _refuse_fractions(table, name)
-        groups = read_groups(sensitive_features, n_rows, name)
+            _refuse_fractions(table)
+        groups = read_groups(sensitive_features, n_rows)
         return cls(groups.labels, codes=groups.codes, weights=weights).require_rows()
 
     @classmethod
@@ -177,13 +171,11 @@ class Membership:
 
     def take(self, rows: IntArray) -> "Membership":
         """Some of the rows; groups keep their places."""
-        own = self.shares is not None and self.codes is None
-        return replace(
-            self,
-            codes=None if self.codes is None else self.codes[rows],
-            shares=self.shares[rows] if own and self.shares is not None else self.shares,
-            weights=None if self.weights is None else self.weights[rows],
-        )
+        weights = None if self.weights is None else self.weights[rows]
+        if self.codes is not None:
+            return replace(self, codes=self.codes[rows], weights=weights)
+        assert self.shares is not None
+        return replace(self, shares=self.shares[rows], weights=weights)
 
     def within(self, given: Groups) -> "Membership":
         """The same rows with groups `(stratum, group)`, each row in those of its own stratum only."""
@@ -195,9 +187,10 @@ class Membership:
             return replace(self, labels=both.labels, codes=both.codes, strata=strata).require_rows()
         assert self.shares is not None
         shares = (given.one_hot()[:, :, None] * self.shares[:, None, :]).reshape(self.n_rows, -1)
-        strata = np.repeat(np.arange(len(given.labels)), len(self.labels))
-        labels = tuple(product(given.labels, self.labels))
-        return replace(self, labels=labels, shares=shares, strata=strata).require_rows()
+        present: AnyArray = np.any(shares, axis=0)
+        labels = tuple(compress(product(given.labels, self.labels), present))
+        strata = np.repeat(np.arange(len(given.labels)), len(self.labels))[present]
+        return replace(self, labels=labels, shares=shares[:, present], strata=strata).require_rows()
 
     def parts(self) -> Iterator[tuple[IntArray, AnyArray | slice, "Membership"]]:
         """For each stratum its groups, its rows, and these rows as members of these groups alone."""
@@ -231,13 +224,14 @@ def _is_proba(table: AnyArray) -> bool:
     return bool((table >= -NEGATIVE_TOLERANCE).all() and (np.abs(sums - 1.0) <= tolerance).all())
 
 
-def _refuse_fractions(table: AnyArray, name: str) -> None:
+def _refuse_fractions(table: AnyArray) -> None:
     """Refuse numbers that can hardly be labels, and are not probabilities."""
     if np.isfinite(table).all() and (table != np.floor(table)).any():
         sums = table.sum(axis=1, dtype=np.float64)
         worst = int(np.abs(sums - 1.0).argmax())
         raise ValueError(
-            f"{name} has {table.shape[1]} columns of numbers with fractions: as probabilities of groups they "
-            f"must not be negative and sum to one in every row (row {worst} sums to {sums[worst]:.9g}), as "
-            "labels they must be text or whole numbers. Divide each row by its sum, or pass the labels."
+            f"sensitive_features has {table.shape[1]} columns of numbers with fractions: as probabilities of "
+            "groups they must not be negative and sum to one in every row "
+            f"(row {worst} sums to {sums[worst]:.9g}), as labels they must be text or whole numbers. "
+            "Divide each row by its sum, or pass the labels."
         )

@@ -10,7 +10,7 @@ from evenhand._utils.frames import make_frame
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.metrics import Membership
 from evenhand.metrics._inputs import Blocks, as_vector
-from evenhand.plots.rows import FittedStep, members_of, model_blocks, pmf_of
+from evenhand.plots.rows import PolicyModel, members_of, model_blocks, pmf_of
 from evenhand.plots.style import (
     GREY,
     INK,
@@ -119,7 +119,7 @@ class MovementDisplay(Display):
     @classmethod
     def from_model(
         cls,
-        model: FittedStep,
+        model: PolicyModel,
         scores: Any,
         group_proba: Any,
         sensitive_features: Any = None,

@@ -13,7 +13,7 @@ from evenhand.metrics._inputs import Blocks, as_atoms, checked_blocks
 from evenhand.metrics.measure import policy_blocks
 
 
-class FittedStep(Protocol):
+class PolicyModel(Protocol):
     """A fitted post-processor, as far as a picture shows it."""
 
     groups_: AnyArray
@@ -42,7 +42,7 @@ def pmf_of(pmf: Any, name: str, n_rows: int, atoms: Any) -> tuple[Blocks, FloatA
     return checked_blocks(table), as_atoms(atoms, table.shape[1])
 
 
-def model_blocks(model: FittedStep, scores: Any, group_proba: Any) -> Blocks:
+def model_blocks(model: PolicyModel, scores: Any, group_proba: Any) -> Blocks:
     """Blocks of the pmf of a fitted post-processor: the whole is never in memory."""
     check_is_fitted(model, "policy_")
     policy, groups = model.policy_, tuple(model.groups_.tolist())
