@@ -19,9 +19,8 @@ from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.estimators import ParityRegressor
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.frontier import Frontier, frontier
-from evenhand.evaluation.heldout import HeldOutRows
 from evenhand.exceptions import ClippingWarning, ConvergenceWarning, InterruptWarning
-from evenhand.metrics import BLOCK_ENTRIES, Membership
+from evenhand.metrics import BLOCK_ENTRIES, Membership, ScoredRows
 from evenhand.solvers import Batch, PlainState, Solver, Status
 from tests.frontiers import EPSILONS, FIT, NEW, ROWS, TEST
 
@@ -104,11 +103,11 @@ def test_the_base_is_the_scores_themselves(path):
     assert path.base.risk == pytest.approx(metrics.risk(NEW.target, NEW.scores))
     for name in ("ks", "w1"):
         found = getattr(metrics, f"{name}_unfairness")(NEW.scores, groups)
-        np.testing.assert_allclose(path.base.distances[name], list(found.values()))
+        np.testing.assert_allclose(path.base.distances(name), list(found.values()))
     atoms = path.models[0].atoms_
     nearest = atoms[np.abs(NEW.scores[:, None] - atoms).argmin(axis=1)]
     rounded = metrics.tv_unfairness(nearest, groups)
-    np.testing.assert_allclose(path.base.distances["tv"], list(rounded.values()))
+    np.testing.assert_allclose(path.base.distances("tv"), list(rounded.values()))
 
 
 def test_pandas_and_polars_tables_hold_the_same_numbers(path):
@@ -135,7 +134,7 @@ def test_without_held_out_rows_the_distances_are_the_violations_of_the_fit():
     weights[:10] = 0.0
     path = frontier(ParityPostprocessor(), *ROWS, sample_weight=weights, epsilons=EPSILONS)
     for point in path.points:
-        np.testing.assert_allclose(point.measures.distances["ks"], point.certificate.violation, atol=1e-7)
+        np.testing.assert_allclose(point.measures.distances("ks"), point.certificate.violation, atol=1e-7)
         assert point.measures.risk == pytest.approx(point.certificate.risk, rel=1e-6)
     assert path.base.risk == 0.0
     assert np.isnan(path.risk_increase).all()
@@ -292,7 +291,7 @@ def test_measuring_never_holds_a_whole_pmf():
     n_rows, n_atoms = 200_000, 64
     policy = SoftmaxPolicy(uniform_support(0.0, 1.0, n_atoms), np.full(2, 0.5), np.zeros((n_atoms, 2)), 50.0)
     scores, proba = np.linspace(0, 1, n_rows), np.full((n_rows, 2), 0.5)
-    rows = HeldOutRows(scores, proba, Membership((0, 1), codes=np.arange(n_rows) % 2))
+    rows = ScoredRows(scores, proba, Membership((0, 1), codes=np.arange(n_rows) % 2))
     rows.measure(policy)  # compiles
     tracemalloc.start()
     measures = rows.measure(policy)

@@ -74,7 +74,7 @@ def test_both_maps_are_kept_and_predict_row_by_row(joint):
 
 
 def test_the_scores_of_the_mended_outcome_are_nearer_to_the_truth(joint):
-    scores, tau = joint._nuisances(FRESH[0], None)
+    scores, tau = joint.predict_scores(FRESH[0])
     u, v = FRESH[0].T
     assert np.abs(scores[:, 1] - expit(u + v)).mean() < 0.02
     assert np.abs(tau[:, 1] - expit(1.5 * v + u)).mean() < 0.02
@@ -110,7 +110,7 @@ def test_a_regressor_s_predictions_are_alike_in_fresh_groups_only_with_the_maps(
     assert found["joint"] < EPSILON + 0.01
     assert min(found[None], found["sigmoid"]) > EPSILON + 0.05
     assert model.outcome_calibrator_.link == "shift"
-    assert np.abs(model._nuisances(fresh[0], None)[0] - fresh[0].sum(axis=1)).mean() < 0.1
+    assert np.abs(model.predict_scores(fresh[0])[0] - fresh[0].sum(axis=1)).mean() < 0.1
     median = fit(model.set_params(cost="absolute", atoms=21), tuple(part[:2000] for part in data))
     assert median.outcome_calibrator_ is None  # which would foretell means
     assert median.calibrator_ is not None
@@ -120,7 +120,7 @@ def test_an_aware_model_is_mended_given_the_group_itself():
     model = fit(classifier(calibration="joint", aware=True))
     X, y, group = FRESH
     assert model.calibrator_ is None
-    scores = model._nuisances(X, group)[0][:, 1]
+    scores = model.predict_scores(X, sensitive_features=group)[0][:, 1]
     share, said = (np.abs(np.bincount(group, values - y) / np.bincount(group)).max() for values in (
         scores, model.estimator_.predict_proba(X)[:, 1]
     ))  # fmt: skip

@@ -250,7 +250,7 @@ def test_an_estimator_keeps_its_models_and_fits_its_parity_step_on_the_table(reg
     path = tmp_path / "people.parquet"
     frame.assign(note="x").to_parquet(path)
     before = model.postprocessor_
-    expected = make_step(random_state=3).fit(*model._nuisances(frame, None))
+    expected = make_step(random_state=3).fit(*model.predict_scores(frame))
     try:
         estimator = model.estimator_
         assert fit_table(model, path) is model

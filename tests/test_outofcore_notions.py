@@ -81,7 +81,7 @@ def test_an_estimator_fits_follows_and_predicts_files(name, tmp_path):
     frame.assign(note="x", who=np.arange(len(frame))).to_parquet(path)
     model = fit_table(pickle.loads(fitted(name)), path)
     step = model.postprocessor_
-    assert excess_on(step, *model._nuisances(frame, None)) <= 1.001
+    assert excess_on(step, *model.predict_scores(frame)) <= 1.001
     written = tmp_path / "out.parquet"
     assert predict_table(model, path, written, keep=["who"], block_rows=1000) == len(frame)
     drawn = pa.parquet.read_table(written)["prediction"].to_pylist()

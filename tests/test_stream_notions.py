@@ -247,7 +247,7 @@ def test_an_estimator_goes_on_in_any_chunks(name):
     assert whole.postprocessor_.tilt_.tobytes() == parts.postprocessor_.tilt_.tobytes()
     assert whole.postprocessor_.stream_.record.weight == 4 * BLOCK_ROWS + 3000
     fresh = people(50_000, seed=2)[0]
-    scores, columns = whole._nuisances(fresh, None)
+    scores, columns = whole.predict_scores(fresh)
     assert excess_on(whole.postprocessor_, scores, columns) <= 1.35
     labels = set(getattr(whole, "classes_", whole.postprocessor_.atoms_))
     assert set(whole.predict(fresh[:500])) <= labels

@@ -8,7 +8,6 @@ import numpy as np
 
 from evenhand._utils.text import capital
 from evenhand._utils.typing import FloatArray
-from evenhand._utils.validation import Rows
 from evenhand.dual.parity import find_parity, make_parity
 from evenhand.evaluation.heldout import read_held_out
 from evenhand.plots import ConvergenceDisplay
@@ -18,7 +17,7 @@ GROWTH = 1.02  # of the gradients between two records that are kept: some hundre
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Record:
+class Iterate:
     """A solver between two steps."""
 
     n_iter: int
@@ -61,12 +60,12 @@ class History:
             raise ValueError(f"growth must be at least 1 and finite: got {growth!r}.")
         self.growth = growth
         self.solver = ""
-        self._kept: list[Record] = []
-        self._latest: Record | None = None
+        self._kept: list[Iterate] = []
+        self._latest: Iterate | None = None
 
     def __call__(self, progress: Progress) -> None:
         """Keep what the solver has reached; a fit that starts anew starts a new history."""
-        record = Record(progress.n_iter, progress.n_gradient_rows, np.array(progress.multipliers))
+        record = Iterate(progress.n_iter, progress.n_gradient_rows, np.array(progress.multipliers))
         if self._latest is not None and record.n_gradient_rows < self._latest.n_gradient_rows:
             self._kept = []
         self.solver, self._latest = progress.solver, record
@@ -74,7 +73,7 @@ class History:
             self._kept.append(record)
 
     @property
-    def records(self) -> tuple[Record, ...]:
+    def records(self) -> tuple[Iterate, ...]:
         """What was kept, in order, with the latest at the end."""
         if self._latest is None or self._latest is self._kept[-1]:
             return tuple(self._kept)
@@ -98,7 +97,7 @@ class History:
             raise ValueError("The history is empty: pass it as callback= to fit first.")
         if records[-1].multipliers.shape != model.multipliers_.shape:
             raise ValueError("The history is not of this model: its multipliers have another shape.")
-        rows = read_held_out(test, model, _groups_alone(model))
+        rows = read_held_out(test, model)
         policy = model.policy_
         operator = make_parity(model.parity, policy.support).operator
         measures = [
@@ -113,9 +112,3 @@ class History:
             if rows.target is None
             else f"Risk ({policy.cost.risk_name})",
         )
-
-
-def _groups_alone(model: Any) -> Rows:
-    """No rows, and the labels of a fitted model's groups."""
-    labels = tuple(model.groups_.tolist())
-    return Rows(np.empty(0), np.empty((0, len(labels))), labels, None, model.policy_.strata)

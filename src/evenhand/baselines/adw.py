@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.utils import check_array, indexable
 from sklearn.utils.validation import _num_samples, check_consistent_length, validate_data
 
+from evenhand._utils.labels import read_groups
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import check_epsilon
 from evenhand.baselines.base import PmfRegressor, check_target, nearest_atom
@@ -15,7 +16,7 @@ from evenhand.baselines.learners import LEARNERS, Learner, regressor
 from evenhand.baselines.saddle import find_saddle
 from evenhand.dual.grid import Support, make_support
 from evenhand.estimators.draws import RandomState
-from evenhand.estimators.groups import encode_groups, row_labels
+from evenhand.estimators.groups import check_groups
 
 TIGHTEST = 1e-6  # epsilon below which the bound on the prices grows no more
 ACCURACY = 0.5  # of the standard error of the loss, as the gap of duality to reach
@@ -114,7 +115,7 @@ class ADW(PmfRegressor):
         table = self._table(X)
         target = check_target(y, "ADW")
         check_consistent_length(table, target)
-        groups = encode_groups(row_labels(sensitive_features, len(target)))
+        groups = check_groups(read_groups(sensitive_features, len(target)))
         support = self._support(target)
         slack = check_epsilon(self.epsilon, groups.labels)
         if not 1 <= self.min_iter <= self.max_iter:

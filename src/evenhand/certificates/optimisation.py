@@ -123,7 +123,7 @@ def certify(
     *,
     step: ParityStep | None = None,
     groups: Sequence[Hashable] | None = None,
-    measures: "Measures | None" = None,
+    measures: "PolicyMeasures | None" = None,
 ) -> Certificate:
     """Certificate of the end point of a solver, from one pass over the rows.
 
@@ -198,7 +198,7 @@ def certify(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measures:
+class PolicyMeasures:
     """A policy over all the rows, in normalised units."""
 
     objective: float  # F(Phi)
@@ -208,7 +208,7 @@ class Measures:
     smoothness: float  # M of the problem's form, whose inverse is the step of the gradient map
 
 
-def _measure(problem: DualProblem, multipliers: FloatArray) -> Measures:
+def _measure(problem: DualProblem, multipliers: FloatArray) -> PolicyMeasures:
     """Objective, violation, risk and lower bound in one pass, O(chunk) memory."""
     found = problem.rows.moments(*policy_loadings(problem, multipliers), whole=True)
     unit = LOG_2 / problem.temperature
@@ -216,7 +216,7 @@ def _measure(problem: DualProblem, multipliers: FloatArray) -> Measures:
     of_kept, of_features, of_policy = np.split(found.columns, [problem.n_kept, -1])
     gain = float((of_features * problem.cost.loadings.T).sum() + of_policy[0] @ problem.cost.offset)
     price = penalty(problem, multipliers)
-    return Measures(
+    return PolicyMeasures(
         objective=found.smooth * unit - constant + price,
         violation=problem.parity.operator.apply(of_kept.T @ problem.mixing),
         risk=constant - gain,

@@ -3,19 +3,51 @@
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from evenhand._utils.typing import FloatArray
+from evenhand._utils.labels import match_groups, read_groups
+from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import as_floats, check_rows_of
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
+from evenhand.certificates.optimisation import Certificate
 from evenhand.dual.costs import Squared
 from evenhand.dual.grid import Support
-from evenhand.dual.parity import find_parity, make_parity, matrix
-from evenhand.metrics import membership_of
+from evenhand.dual.parity import ParityNotion, find_parity, make_parity, matrix
+from evenhand.dual.policy import SoftmaxPolicy
+from evenhand.dual.step import ParityStep
 
 N_SCORE_BINS = 20
+
+
+class CertifiedStep(Protocol):
+    """A fitted post-processor, as far as a certificate looks at it."""
+
+    groups_: AnyArray
+    group_prior_: FloatArray
+    atoms_: FloatArray
+    tilt_: FloatArray
+    multipliers_: FloatArray
+    step_: ParityStep
+    policy_: SoftmaxPolicy
+    certificate_: Certificate
+
+
+@runtime_checkable
+class ScoringModel(Protocol):
+    """A fitted estimator, which scores rows for its post-processor."""
+
+    aware: bool
+
+    @property
+    def postprocessor_(self) -> CertifiedStep:
+        """The parity step."""
+        ...
+
+    def predict_scores(self, X: Any, *, sensitive_features: Any = None) -> tuple[FloatArray, FloatArray]:
+        """Scores and group probabilities of rows."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +124,7 @@ class PluginCertificate:
 
 
 def certify_plugin(
-    model: Any,
+    model: CertifiedStep | ScoringModel,
     sensitive_features: Any,
     y: Any = None,
     *,
@@ -137,7 +169,7 @@ def certify_plugin(
     ----------
     model : ParityPostprocessor or ParityRegressor
         Fitted.
-    sensitive_features : array of shape (n,)
+    sensitive_features : array or data frame of shape (n,) or (n, n_columns)
         Group of each held-out row, among the model's.
     y : array of shape (n,), optional
         Targets, for the risk.
@@ -158,24 +190,21 @@ def certify_plugin(
     >>> certificate.violation.round(2), certificate.parity_cost.round(2)
     (array([0.02, 0.01]), array([0.06, 0.03]))
     """
-    fitted = getattr(model, "postprocessor_", model)
+    fitted = model.postprocessor_ if isinstance(model, ScoringModel) else model
     labels = tuple(fitted.groups_.tolist())
     if fitted.policy_.strata is not None or not isinstance(fitted.policy_.cost, Squared):
         raise ValueError(
             "certify_plugin is for demographic parity of one set of groups and for the squared cost: measure "
             "others on held-out rows, with evenhand.metrics or certify_held_out within each stratum."
         )
-    if X is not None:
-        scores, group_proba = model._nuisances(X, sensitive_features if model.aware else None)
+    if X is not None and isinstance(model, ScoringModel):
+        known = sensitive_features if model.aware else None
+        scores, group_proba = model.predict_scores(X, sensitive_features=known)
     elif scores is None or group_proba is None:
         raise ValueError("certify_plugin needs the held-out rows: X=, or scores= and group_proba=.")
     rows = check_rows_of(scores, group_proba, labels)
-    members = membership_of(sensitive_features, len(rows.scores))
-    unknown = [label for label in members.labels if label not in labels]
-    if unknown:
-        raise ValueError(f"sensitive_features has groups that the fit has not seen: {unknown[0]!r}.")
-    assert members.codes is not None
-    codes = np.array([labels.index(label) for label in members.labels])[members.codes]
+    groups = read_groups(sensitive_features, len(rows.scores))
+    codes = match_groups(groups, labels, "sensitive_features").codes
     diagnosis = diagnose_calibration(rows.group_proba, codes, labels, fitted.group_prior_, scores=rows.scores)
     target = None if y is None else _check_target(y, len(rows.scores))
     errors = rows.group_proba / fitted.group_prior_ - np.eye(len(labels))[codes] / diagnosis.observed_share
@@ -202,7 +231,7 @@ def _imbalance(errors: FloatArray, diagnosis: CalibrationDiagnosis) -> _Imbalanc
 
 
 def _assemble(
-    fitted: Any,
+    fitted: CertifiedStep,
     diagnosis: CalibrationDiagnosis,
     imbalance: _Imbalance,
     scores: FloatArray,
@@ -225,7 +254,7 @@ def _assemble(
         n_rows=diagnosis.n_rows,
         epsilon=certificate.epsilon,
         violation=certificate.violation,
-        parity_cost=_cost_in_units(fitted.parity, diagnosis, support),
+        parity_cost=_cost_in_units(fitted.step_.parity, diagnosis, support),
         imbalance_error_shown=imbalance.shown,
         imbalance_error_ceiling=imbalance.ceiling,
         lemma_parity_bound=certificate.gradient_map_norm + imbalance.shown if is_pmf else None,
@@ -239,7 +268,9 @@ def _assemble(
     )
 
 
-def _cost_in_units(parity: Any, diagnosis: CalibrationDiagnosis, support: Support) -> FloatArray:
+def _cost_in_units(
+    parity: str | ParityNotion, diagnosis: CalibrationDiagnosis, support: Support
+) -> FloatArray:
     """The parity cost in the units of the violation."""
     cost, metric = diagnosis.parity_cost, find_parity(parity).metric
     if metric in ("ks", "sup", "tv"):  # the probability of an event

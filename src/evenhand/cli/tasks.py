@@ -80,7 +80,7 @@ def _cheapest(model: Any, X: Any) -> FloatArray:
 
     A pmf has all distances, in however small a stratum.
     """
-    proba = model._nuisances(X, None)[0]
+    proba = model.predict_scores(X)[0]
     atoms, cost = model.postprocessor_.atoms_, model.postprocessor_.policy_.cost
     chosen: FloatArray = np.eye(len(atoms))[cost.cheapest(proba, atoms)]
     return chosen
@@ -108,7 +108,7 @@ CLASSES = {
     "draw": DRAW,
     "proba": Kind(lambda model, X, ids: model.predict_proba(X), _classes),  # what the draw is from
     "mode": Kind(lambda model, X, ids: model.predict_mode(X)),  # parity is not kept
-    "score": Kind(lambda model, X, ids: model._nuisances(X, None)[0], _classes),  # what it was before
+    "score": Kind(lambda model, X, ids: model.predict_scores(X)[0], _classes),  # what it was before
 }
 QUANTILE = "quantile:"  # and the level, for numbers
 

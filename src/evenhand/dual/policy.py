@@ -9,7 +9,7 @@ from evenhand._kernels.chunks import run_chunks
 from evenhand._kernels.softmax import means_into, pmf_into, quantiles_into
 from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import FloatArray, IntArray
-from evenhand.dual.costs import Cost, CostModel, RowCosts, Squared, cost_faults
+from evenhand.dual.costs import Cost, Squared, cost_faults
 from evenhand.dual.grid import Support
 from evenhand.dual.imbalance import ImbalanceModel, strata_faults
 from evenhand.dual.objective import logit_loadings
@@ -94,10 +94,6 @@ class SoftmaxPolicy(Stored):
     def draw(self, scores: FloatArray, group_proba: FloatArray, uniforms: FloatArray) -> FloatArray:
         """An atom for each row, drawn by inversion of its cumulated distribution at `uniforms`."""
         return self.support.atoms[self._quantile_index(scores, group_proba, uniforms)]
-
-    def cost_terms(self, scores: FloatArray) -> tuple[CostModel, RowCosts]:
-        """The atoms' and the rows' part of the cost, in units of a problem."""
-        return self.cost.model(self.support), self.cost.rows(self.support, scores)
 
     def _quantile_index(self, scores: FloatArray, group_proba: FloatArray, levels: FloatArray) -> IntArray:
         out = np.empty(len(scores), np.int64)

@@ -204,7 +204,7 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         Most rows are decided with a chance near one, and for these it is what `predict` says. Parity rests on
         the others, whose chances it rounds: measure what that does with `evenhand.audit`.
         """
-        scores, group_proba = self._nuisances(X, sensitive_features)
+        scores, group_proba = self.predict_scores(X, sensitive_features=sensitive_features)
         return self._labels(self.postprocessor_.policy_.likeliest(scores, group_proba))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None) -> float:

@@ -37,8 +37,8 @@ class FittedEstimator(Stored, ABC):
     }
 
     @abstractmethod
-    def _nuisances(self, X: Any, sensitive_features: Any) -> tuple[FloatArray, FloatArray]:
-        """Checked scores and the columns of the post-processor, (n_rows, n_groups)."""
+    def predict_scores(self, X: Any, *, sensitive_features: Any = None) -> tuple[FloatArray, FloatArray]:
+        """Scores and group probabilities of rows: all that the parity step sees of them."""
 
     def faults(self) -> Iterator[str]:
         """All parts of a fit or none, of the same groups."""
@@ -88,7 +88,7 @@ class FittedEstimator(Stored, ABC):
         on_drift : callable, default=None
             Called with a `Drift` where the rows are found to have changed, instead of a `DriftWarning`.
         """
-        scores, group_proba = self._nuisances(X_unlabeled, sensitive_features)
+        scores, group_proba = self.predict_scores(X_unlabeled, sensitive_features=sensitive_features)
         step = copy(self.postprocessor_)
         alarms = step._take_rows(scores, group_proba, half_life, quiet=check_on_drift(on_drift))
         self._install_step(step)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from evenhand._utils.labels import Groups
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import Labels, check_group_proba
 from evenhand.calibration import JOINT, Calibrator, JointCalibrator, fit_calibrator
 from evenhand.estimators.cells import Notion
-from evenhand.estimators.groups import Groups
 from evenhand.estimators.nuisances import (
     Fold,
     Labelled,

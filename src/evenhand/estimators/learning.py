@@ -1,6 +1,6 @@
 """What a fit knows before the parity step: the groups and strata of rows, and how good its models are."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,11 +8,19 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
+from evenhand._utils.labels import (
+    Groups,
+    combine_codes,
+    combine_groups,
+    match_groups,
+    read_columns,
+    read_groups,
+)
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import Labels, Rows
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
 from evenhand.estimators.cells import ATTRIBUTES, Notion
-from evenhand.estimators.groups import PAIR, Groups, encode_labels, label_columns, row_labels, sorted_labels
+from evenhand.estimators.groups import PAIR
 from evenhand.estimators.nuisances import Labelled, class_codes
 from evenhand.estimators.recalibration import Models, Said
 
@@ -34,22 +42,22 @@ def attribute_columns(
     attributes: str,
     name: str = "sensitive_features",
     known: Labels | None = None,
-) -> dict[Any, list[Any]]:
-    """Labels of each attribute by its name: every column one, or all of them together.
+) -> dict[Hashable, Groups]:
+    """Groups of each attribute by its name: every column one, or all of them together.
 
     With `known`, the columns of the fit, they are put in the order of these.
     """
     if attributes not in ATTRIBUTES:
         raise ValueError(f'attributes must be "combined" or "separate": got {attributes!r}.')
-    columns = label_columns(sensitive_features, n_rows, name)
+    columns = read_columns(sensitive_features, n_rows, name)
     if known is not None:
         columns = _in_order_of(known, columns, name)
     if attributes == "separate" or len(columns) == 1:
         return columns
-    return {tuple(columns): list(zip(*columns.values(), strict=True))}
+    return {tuple(columns): combine_groups(list(columns.values()))}
 
 
-def _in_order_of(known: Labels, columns: dict[Any, list[Any]], name: str) -> dict[Any, list[Any]]:
+def _in_order_of(known: Labels, columns: dict[Hashable, Groups], name: str) -> dict[Hashable, Groups]:
     """Columns by name; by position where there are no names, then or now, or one column is all there is."""
     if set(columns) == set(known):
         return {column: columns[column] for column in known}
@@ -62,7 +70,7 @@ def _in_order_of(known: Labels, columns: dict[Any, list[Any]], name: str) -> dic
     )
 
 
-def factor_labels(X: Any, conditional_on: Any) -> list[Any]:
+def read_factor(X: Any, conditional_on: Any) -> Groups:
     """The value of the legitimate factor in each row: a column of X, or the values of several together."""
     keys = conditional_on if isinstance(conditional_on, list | tuple) else [conditional_on]
     try:
@@ -72,19 +80,19 @@ def factor_labels(X: Any, conditional_on: Any) -> list[Any]:
             f"conditional_on must name columns of X, by name or by number: got {conditional_on!r} ({error})."
         ) from error
     columns = columns.toarray() if hasattr(columns, "toarray") else columns
-    return row_labels(columns, _num_samples(X), "conditional_on")
+    return read_groups(columns, _num_samples(X), "conditional_on")
 
 
 def factor_codes(X: Any, conditional_on: Any, notion: Notion) -> IntArray | None:
     """Which value of the legitimate factor each row has, where the notion has one."""
     if notion.factors is None:
         return None
-    return encode_labels(factor_labels(X, conditional_on), notion.factors, "conditional_on").codes
+    return match_groups(read_factor(X, conditional_on), notion.factors, "conditional_on").codes
 
 
 def factor_values(X: Any, conditional_on: Any) -> Labels | None:
     """All values of the legitimate factor, sorted."""
-    return None if conditional_on is None else tuple(sorted_labels(set(factor_labels(X, conditional_on))))
+    return None if conditional_on is None else read_factor(X, conditional_on).labels
 
 
 def combined_codes(attributes: Sequence[Groups], target: AnyArray, classes: Labels | None) -> IntArray:
@@ -92,12 +100,7 @@ def combined_codes(attributes: Sequence[Groups], target: AnyArray, classes: Labe
     codes = [groups.codes for groups in attributes]
     if classes is not None:
         codes.append(class_codes(target, classes))
-    together = codes[0]
-    for more in codes[1:]:
-        together = together * (int(more.max()) + 1) + more
-        there = np.bincount(together) > 0
-        together = (np.cumsum(there) - 1)[together]
-    return together
+    return combine_codes(codes)
 
 
 def model_targets(notion: Notion, attributes: Sequence[Groups], data: Labelled) -> list[Groups]:
@@ -121,8 +124,8 @@ def encode_attributes(sensitive_features: Any, n_rows: int, notion: Notion, name
             f"{', '.join(map(str, notion.names))}."
         )
     return [
-        encode_labels(labels, groups, name)
-        for labels, groups in zip(columns.values(), notion.groups, strict=True)
+        match_groups(groups, labels, name)
+        for groups, labels in zip(columns.values(), notion.groups, strict=True)
     ]
 
 

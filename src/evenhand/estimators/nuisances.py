@@ -20,11 +20,12 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import has_fit_parameter
 
+from evenhand._utils.labels import Groups
 from evenhand._utils.progress import report_progress
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import Labels
 from evenhand.estimators.draws import RandomState, key_from
-from evenhand.estimators.groups import PAIR, Groups
+from evenhand.estimators.groups import PAIR
 
 Fold = tuple[IntArray, IntArray]  # rows to fit on, rows to score
 

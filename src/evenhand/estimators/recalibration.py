@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from evenhand._utils.labels import Groups
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.calibration import CALIBRATIONS, JointCalibrator, JointRows, joint_inputs
 from evenhand.estimators.group_model import GroupModel
-from evenhand.estimators.groups import Groups
 from evenhand.estimators.nuisances import Fold
 
 

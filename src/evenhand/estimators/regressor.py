@@ -161,12 +161,12 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
 
     def predict_mean(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """Mean of each row's distribution: the least squared risk, and parity of means only."""
-        scores, group_proba = self._nuisances(X, sensitive_features)
+        scores, group_proba = self.predict_scores(X, sensitive_features=sensitive_features)
         return self.postprocessor_.policy_.mean(scores, group_proba)
 
     def predict_quantile(self, X: Any, q: Any = 0.5, *, sensitive_features: Any = None) -> FloatArray:
         """Smallest atom whose cumulated probability reaches q: in general parity is not kept."""
-        scores, group_proba = self._nuisances(X, sensitive_features)
+        scores, group_proba = self.predict_scores(X, sensitive_features=sensitive_features)
         return self.postprocessor_.policy_.quantile(scores, group_proba, check_levels(q, len(scores)))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None) -> float:

@@ -11,7 +11,7 @@ from evenhand._utils.text import capital
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import as_floats
 from evenhand.dual.costs import Cost, Squared
-from evenhand.evaluation.heldout import Measures, read_held_out
+from evenhand.evaluation.heldout import Model, read_held_out
 from evenhand.evaluation.paths import (
     NO_LIMIT,
     Callback,
@@ -22,6 +22,8 @@ from evenhand.evaluation.paths import (
     solve_path,
 )
 from evenhand.exceptions import ConvergenceWarning, EvenhandWarning
+from evenhand.metrics import DISTANCES, Measures, ScoredRows
+from evenhand.metrics.distances import own_distances
 from evenhand.plots import FrontierDisplay
 
 
@@ -83,10 +85,10 @@ class Frontier:
             "risk": self.risk,
             "risk_increase": self.risk_increase,
         }
-        for name in self.base.distances:
-            table = np.array([point.measures.distances[name] for point in self.points])
+        for name in (*DISTANCES, *own_distances()):
+            table = np.array([point.measures.distances(name) for point in self.points])
             columns[f"max_{name}"] = table.max(axis=1)
-            columns |= {f"{name}_{_text(group)}": table[:, g] for g, group in enumerate(self.base.groups)}
+            columns |= {f"{name}_{_text(group)}": table[:, g] for g, group in enumerate(self.base.labels)}
         certificates = [point.certificate for point in self.points]
         columns |= {
             "fit_violation": [float(each.violation.max()) for each in certificates],
@@ -217,19 +219,19 @@ def frontier(
     0.05
     """
     wanted = None if epsilons is None else _check_epsilons(epsilons)
-    if not hasattr(model, "_frontier_rows"):
+    if not isinstance(model, Model):
         raise TypeError(f"model must be a ParityPostprocessor or a ParityRegressor: got {model!r}.")
     given = model._frontier_rows(*fit_args, **fit_kwargs)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         problem = settle(given)
         rest = fit_at_rest(problem, NO_LIMIT if wanted is None else wanted[0])
-        rows = read_held_out(test, problem.assemble(rest), problem.rows)
+        rows = ScoredRows.of(problem.rows) if test is None else read_held_out(test, problem.assemble(rest))
         path = default_epsilons(problem, rest) if wanted is None else wanted
         points = solve_path(problem, path, rows, callback)
     _warn_once(caught, points)
-    cost = rest.policy_.cost
-    return Frontier(tuple(points[::-1]), rows.measure_scores(rest.policy_), rows.target is not None, cost)
+    base = rows.measure_scores(rest.policy_, (*DISTANCES, *own_distances()))
+    return Frontier(tuple(points[::-1]), base, rows.target is not None, rest.policy_.cost)
 
 
 def _check_epsilons(epsilons: Any) -> FloatArray:

@@ -17,8 +17,8 @@ from evenhand.dual.imbalance import mean_imbalance
 from evenhand.dual.step import choose_beta
 from evenhand.estimators.postprocessor import FrontierRows, ParityPostprocessor
 from evenhand.estimators.selection import is_cv
-from evenhand.evaluation.heldout import HeldOutRows, Measures
 from evenhand.exceptions import InterruptWarning
+from evenhand.metrics import Measures, ScoredRows
 from evenhand.solvers import Status, ZeroMultipliers
 
 N_POINTS = 20  # of the automatic path, exact parity among them
@@ -66,7 +66,7 @@ def fit_at_rest(problem: FrontierRows, epsilon: float) -> ParityPostprocessor:
 
 
 def solve_path(
-    problem: FrontierRows, epsilons: FloatArray, rows: HeldOutRows, callback: Callback | None
+    problem: FrontierRows, epsilons: FloatArray, rows: ScoredRows, callback: Callback | None
 ) -> list[FrontierPoint]:
     """The points of the path, from the largest epsilon on, as far as callback and interrupts let it go."""
     points: list[FrontierPoint] = []
@@ -112,7 +112,7 @@ def _fit(model: ParityPostprocessor, problem: FrontierRows) -> ParityPostprocess
 
 
 def _point(
-    problem: FrontierRows, epsilon: float, fitted: ParityPostprocessor, rows: HeldOutRows
+    problem: FrontierRows, epsilon: float, fitted: ParityPostprocessor, rows: ScoredRows
 ) -> FrontierPoint:
     return FrontierPoint(
         epsilon=epsilon,

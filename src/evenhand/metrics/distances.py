@@ -105,6 +105,7 @@ STANDARD = {
     )
 }
 METRICS = tuple(STANDARD)
+DISTANCES = ("ks", "tv", "w1")  # those that a frontier reports and a held-out certificate bounds
 
 
 def find_distance(metric: Metric) -> Distance:
@@ -177,32 +178,9 @@ def pairs_of(n_groups: int) -> tuple[list[int], list[int]]:
 
 
 def group_distances(groups: GroupMasses, metric: Metric, pairwise: bool = False) -> FloatArray:
-    """Distance of each group to all rows, or between each pair of groups."""
+    """Distance of each group to all rows, or all of its stratum; or between each pair of groups."""
     own = groups.distributions()
     if not pairwise:
         return distances_between(metric, own, groups.everybody(), groups.points)
     first, second = pairs_of(len(own))
     return distances_between(metric, own[first], own[second], groups.points)
-
-
-def ks_distances(groups: GroupMasses) -> FloatArray:
-    """Kolmogorov-Smirnov distance of each group to all rows, (n_groups,)."""
-    return group_distances(groups, "ks")
-
-
-def tv_distances(groups: GroupMasses) -> FloatArray:
-    """Total variation distance of each group to all rows, (n_groups,)."""
-    return group_distances(groups, "tv")
-
-
-def w1_distances(groups: GroupMasses) -> FloatArray:
-    """Wasserstein-1 distance of each group to all rows, (n_groups,); the points must be known."""
-    return group_distances(groups, "w1")
-
-
-# The three of them that a frontier reports.
-DISTANCES: dict[str, Callable[[GroupMasses], FloatArray]] = {
-    "ks": ks_distances,
-    "tv": tv_distances,
-    "w1": w1_distances,
-}

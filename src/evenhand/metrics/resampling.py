@@ -14,7 +14,8 @@ from scipy.special import gammaln
 from evenhand._kernels.blas import one_blas_thread
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.metrics.distances import Metric, distances_between, find_distance, pairs_of
-from evenhand.metrics.masses import GroupMasses, Membership, Predictions
+from evenhand.metrics.masses import GroupMasses, Predictions
+from evenhand.metrics.membership import Membership
 
 MOST_POINTS = 4096  # draws of values see no more: of a distribution function, a step of 1/4096 may hide
 MOST_ENTRIES = 1 << 24  # of the masses of draws at a time: 128 MB

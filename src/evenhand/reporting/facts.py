@@ -42,7 +42,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stage:
+class Effects:
     """What one set of predictions does: before, or at one tolerance."""
 
     epsilon: float | None  # None before
@@ -110,8 +110,8 @@ class Facts:
     groups: tuple[Group, ...]
     charted: tuple[int, ...]  # places of the groups with curves, the farthest before first
     scale: Scale
-    before: Stage
-    tolerances: tuple[Stage, ...]  # by epsilon
+    before: Effects
+    tolerances: tuple[Effects, ...]  # by epsilon
     own: int  # place of the model's own among them
     path_note: str  # where the other tolerances come from, or why there are none
     held_out: Proof
@@ -122,7 +122,7 @@ class Facts:
     versions: dict[str, str]
 
     @property
-    def after(self) -> Stage:
+    def after(self) -> Effects:
         """The model as it is."""
         return self.tolerances[self.own]
 

@@ -1,11 +1,11 @@
 """Numbers and sentences for people who do not read formulas."""
 
 import unicodedata
-from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 
+from evenhand._utils.labels import label_text
 from evenhand._utils.text import capital
 from evenhand.calibration import JOINT, CalibrationDiagnosis
 from evenhand.certificates import Certificate, HeldOutCertificate
@@ -63,18 +63,6 @@ def change(before: float, after: float) -> str:
         return ""
     share = after / before - 1.0
     return f"{number(100 * abs(share), 2)} % {'more' if share >= 0 else 'less'}"
-
-
-def label_text(label: Hashable, *, within: bool = False) -> str:
-    """A group's label, and the parts of one made of several columns; `(stratum, group)` with `within`.
-
-    >>> label_text(("north", ("F", 7)), within=True)
-    'F, 7 (north)'
-    """
-    if within and isinstance(label, tuple):
-        stratum, group = label
-        return f"{label_text(group)} ({label_text(stratum)})"
-    return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
 def within_text(model: Any) -> str:

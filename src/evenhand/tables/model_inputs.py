@@ -62,7 +62,7 @@ class TableReader:
         model = self.model
         if isinstance(model, ParityEstimator):
             (X,) = self.arguments(block)
-            scores, proba = model._nuisances(X, self.keywords(block).get("sensitive_features"))
+            scores, proba = model.predict_scores(X, **self.keywords(block))
             return Rows(scores, proba, tuple(model.groups_.tolist()), None, model.notion_.strata())
         given, group_proba = self.arguments(block)
         if groups is None:

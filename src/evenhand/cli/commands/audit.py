@@ -157,7 +157,7 @@ def show(found: Audit, metric: str, terminal: Terminal) -> None:
 def _row(found: Audit, metric: str, place: int) -> list[Any]:
     distance = found.measures[metric]
     row = [
-        found.groups[place],
+        found.names[place],
         f"{found.sizes[place]:.0f}",
         f"{distance.estimate[place]:.3f}",
         f"{distance.low[place]:.3f} to {distance.high[place]:.3f}",

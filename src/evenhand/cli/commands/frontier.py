@@ -174,5 +174,5 @@ def _largest(point: FrontierPoint, metric: str) -> str:
 
 
 def _base(path: Frontier, metric: str) -> dict[str, Any]:
-    by_group = zip(map(str, path.base.groups), path.base.distances[metric], strict=True)
+    by_group = zip(map(str, path.base.labels), path.base.distances(metric), strict=True)
     return {"risk": path.base.risk, f"max_{metric}": path.base.largest(metric), metric: dict(by_group)}

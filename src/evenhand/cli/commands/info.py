@@ -4,11 +4,12 @@ from typing import Any
 
 import numpy as np
 
+from evenhand._utils.labels import label_text
 from evenhand.cli import options as opt
 from evenhand.cli.errors import ExitCode
 from evenhand.cli.models import label_cell, load_model, model_kinds
 from evenhand.cli.terminal import Terminal
-from evenhand.reporting.words import label_text, within_text
+from evenhand.reporting.words import within_text
 
 EXAMPLE = "Example: `evenhand info model.evenhand`"
 

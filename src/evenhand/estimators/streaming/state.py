@@ -8,7 +8,7 @@ import numpy as np
 
 from evenhand._utils.stored import Stored, is_count, is_floats
 from evenhand._utils.typing import FloatArray, IntArray
-from evenhand.certificates import Measures
+from evenhand.certificates import PolicyMeasures
 from evenhand.dual.costs import Cost
 from evenhand.dual.forms import form_of
 from evenhand.dual.objective import penalty
@@ -90,13 +90,13 @@ class Record(Stored):
         """As many rows of equal weight tell as much."""
         return self.weight**2 / self.squares
 
-    def measures(self, problem: DualProblem, multipliers: FloatArray) -> Measures:
+    def measures(self, problem: DualProblem, multipliers: FloatArray) -> PolicyMeasures:
         """What a certificate is made of; `problem` brings everything but the rows."""
         moments = self.moments
         price = penalty(problem, multipliers)
         gain = float((moments.costs * problem.cost.loadings.T).sum() + moments.policy @ problem.cost.offset)
         imbalance = float(moments.squared_imbalance().sum())  # E |t|^2
-        return Measures(
+        return PolicyMeasures(
             objective=moments.smooth - moments.constant + price,
             violation=moments.violation(problem.parity.operator),
             risk=moments.constant - gain,
