@@ -78,11 +78,6 @@ class Cost(Stored, ABC):
         return None
 
     @property
-    def counts_errors(self) -> bool:
-        """Whether a decision costs one where it is wrong, and nothing where it is right."""
-        return False
-
-    @property
     def risk_name(self) -> str:
         """What the mean cost is called."""
         return "expected cost"
@@ -283,14 +278,10 @@ class CostMatrix(Cost):
         return len(self.matrix)
 
     @property
-    def counts_errors(self) -> bool:
-        """Whether it has zeros on the diagonal, and ones elsewhere."""
-        return np.array_equal(self.matrix, 1.0 - np.eye(*self.matrix.shape))
-
-    @property
     def risk_name(self) -> str:
-        """What the mean cost is called."""
-        return ERROR_RATE if self.counts_errors else "expected cost"
+        """What the mean cost is called; a share, where wrong decisions cost one and right ones nothing."""
+        counts_errors = np.array_equal(self.matrix, 1.0 - np.eye(*self.matrix.shape))
+        return ERROR_RATE if counts_errors else "expected cost"
 
     def paired(self, truth: FloatArray, values: FloatArray) -> FloatArray:
         """Costs of decisions, each for the true class in its place, both by their places in the matrix."""
