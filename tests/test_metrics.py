@@ -152,7 +152,7 @@ def test_a_distance_by_group_probabilities_is_what_many_draws_of_the_groups_show
     uniforms = rng.random((repeats, 30, 1))
     groups = (uniforms > shares.cumsum(axis=1)[None]).sum(axis=2).ravel()
     drawn = UNFAIRNESS[name](np.tile(values, repeats), groups)
-    masses = GroupMasses.of_values(values, Membership((0, 1, 2), shares=shares))
+    masses = GroupMasses.of_values(values, Membership.of_proba((0, 1, 2), shares))
     noise = 5.0 * np.ptp(values) / np.sqrt(repeats)
     np.testing.assert_allclose(group_distances(masses, name), list(drawn.values()), atol=noise)
 

@@ -9,7 +9,7 @@ import narwhals.stable.v1 as nw
 import numpy as np
 
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
-from evenhand._utils.validation import Labels, is_missing
+from evenhand._utils.validation import Labels, is_missing, to_numpy
 
 OTHER = "other"  # label of the small groups, merged
 
@@ -123,19 +123,11 @@ def label_text(label: Hashable, *, within: bool = False) -> str:
 
 def number_table(values: Any) -> AnyArray | None:
     """Two or more columns of numbers, (n_rows, n_columns); None where these are anything else."""
-    native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
-    if isinstance(native, nw.DataFrame):
-        if not all(kind.is_numeric() for kind in native.schema.values()):
-            return None
-        values = native.to_numpy()
-    elif isinstance(native, nw.Series) or (isinstance(values, list | tuple) and not _is_nested(values)):
-        return None
     try:
-        table = np.asarray(values)
+        table, _ = to_numpy(values, "values")
     except ValueError:  # rows of several lengths
         return None
-    is_table = table.ndim == 2 and table.shape[1] > 1 and table.dtype.kind in "biuf"
-    return table if is_table else None
+    return table if table.ndim == 2 and table.shape[1] > 1 and table.dtype.kind in "biuf" else None
 
 
 def require_one_per_row(n_given: int, n_rows: int, name: str) -> None:
@@ -183,7 +175,3 @@ def _encode(values: list[Any], n_rows: int, name: str) -> Groups:
     codes = np.fromiter(map(place.__getitem__, values), np.int64, len(values))
     plain = (label.item() if isinstance(label, np.generic) else label for label in labels)
     return Groups(tuple(plain), codes)
-
-
-def _is_nested(values: Sequence[Any]) -> bool:
-    return len(values) > 0 and np.ndim(values[0]) > 0

@@ -20,7 +20,7 @@ from evenhand.certificates.deviations import (
     w1_excess_width,
 )
 from evenhand.metrics import DISTANCES, GroupMasses, Membership, group_distances
-from evenhand.metrics._inputs import Blocks, as_atoms, block_slices, checked, checked_blocks
+from evenhand.metrics._inputs import Blocks, as_atoms, as_prediction, block_slices, checked, checked_blocks
 
 Kind = Literal["pmf", "values"]
 
@@ -265,18 +265,10 @@ def _given(predictions: Any, sensitive_features: Any, X: Any, atoms: Any, metric
         members = _members(sensitive_features, _num_samples(inputs[0]))
         blocks = checked(_predicted(predictions, inputs, sensitive_features))
         return _of_pmf(blocks, members, predictions.atoms_, metric)
-    prediction = np.asarray(predictions)
-    if prediction.ndim not in (1, 2) or prediction.size == 0:
-        raise ValueError(
-            "predictions must be a pmf of shape (n, n_atoms), values of shape (n,) or a fitted model: "
-            f"got shape {prediction.shape}."
-        )
-    members = _members(sensitive_features, len(prediction))
-    if prediction.ndim == 2:
-        return _of_pmf(checked_blocks(prediction), members, atoms, metric)
-    values = as_floats(predictions, "predictions")
-    if not np.isfinite(values).all():
-        raise ValueError("predictions has NaN or infinite values; a certificate cannot leave rows out.")
+    values = as_prediction(predictions, "predictions")
+    members = _members(sensitive_features, len(values))
+    if values.ndim == 2:
+        return _of_pmf(checked_blocks(values), members, atoms, metric)
     masses = GroupMasses.of_values(values, members)
     if atoms is None:
         if metric != "ks":

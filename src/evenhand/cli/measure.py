@@ -11,7 +11,7 @@ from evenhand.cli.tasks import task_of
 from evenhand.cli.terminal import Terminal, share
 from evenhand.dual.parity import find_parity
 from evenhand.estimators.base import ParityEstimator
-from evenhand.evaluation.audit import Audit, audit_members
+from evenhand.evaluation.audit import Audit, audit
 from evenhand.evaluation.heldout import read_members
 from evenhand.metrics import Membership
 from evenhand.metrics._inputs import as_weights
@@ -108,7 +108,7 @@ def compare(model: ParityEstimator, rows: LabelledRows) -> Comparison:
         members = Membership.read(rows.groups, len(rows), weights)
     else:
         members = read_members(model, rows.X, rows.y, rows.groups, weights)
-    found = audit_members(
+    found = audit(
         predict_all(model, rows.X),
         members,
         y=None if rows.y is None else task.target(model, rows.y),

@@ -3,7 +3,7 @@
 import html
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from evenhand._utils.frames import make_frame
 from evenhand._utils.labels import label_text, read_groups
 from evenhand._utils.typing import AnyArray, FloatArray
-from evenhand.metrics._inputs import as_prediction, as_weights
+from evenhand.metrics._inputs import as_weights
 from evenhand.metrics.distances import METRICS, find_distance, group_distances, own_distances
 from evenhand.metrics.intervals import (
     Intervals,
@@ -24,6 +24,8 @@ from evenhand.metrics.losses import Loss, row_losses
 from evenhand.metrics.masses import Predictions
 from evenhand.metrics.membership import Membership
 from evenhand.metrics.resampling import MOST_POINTS, effective_sizes, noise_floor
+
+Columns: TypeAlias = dict[tuple[str, str], FloatArray]  # by the measure, and what of it, (n_groups,) each
 
 FEWEST_PER_ATOM = 5  # rows: with fewer, TV and sup count coincidences and not imbalance
 INTERVAL = ("estimate", "low", "high")
@@ -236,44 +238,14 @@ def audit(
     KS for group B is 0.131, 95 % interval [0.0517, 0.217]; a perfectly equal model would show about
     0.0305 at this size: an imbalance beyond what chance explains.
     """
-    n_rows = len(as_prediction(predictions))
+    check_level(level, n_boot)
+    own = _Audited.read("predictions", predictions, y, atoms, loss)
+    n_rows = own.given.n_rows
+    other = None if baseline is None else _Audited.read("baseline", baseline, y, atoms, loss, n_rows)
     members = Membership.read(sensitive_features, n_rows, as_weights(sample_weight, n_rows))
     if given is not None:
         members = members.within(read_groups(given, n_rows, "given"))
-    return audit_members(
-        predictions,
-        members,
-        y=y,
-        baseline=baseline,
-        atoms=atoms,
-        loss=loss,
-        level=level,
-        n_boot=n_boot,
-        random_state=random_state,
-    )
-
-
-def audit_members(
-    predictions: ArrayLike,
-    members: Membership,
-    *,
-    y: ArrayLike | None = None,
-    baseline: ArrayLike | None = None,
-    atoms: ArrayLike | None = None,
-    loss: Loss = "squared",
-    level: float = 0.95,
-    n_boot: int = 200,
-    random_state: int = 0,
-) -> Audit:
-    """The audit of rows whose groups are read, be it within strata; parameters as in `audit`."""
-    check_level(level, n_boot)
-    own = _Audited.read(predictions, y, atoms, loss)
-    other = None if baseline is None else _Audited.read(baseline, y, atoms, loss)
-    if other is not None and other.given.n_rows != members.n_rows:
-        raise ValueError(
-            f"baseline needs one prediction per row: got {other.given.n_rows} for {members.n_rows} rows."
-        )
-    columns: dict[tuple[str, str], FloatArray] = {}  # by the measure, and what of it
+    columns: Columns = {}
     for groups, rows, part in members.parts():
         rng = np.random.default_rng(random_state)  # the same draws in every stratum
         found, of_part = _audit_part(own.part(rows), part, level, n_boot, rng)
@@ -282,10 +254,24 @@ def audit_members(
             of_part |= {(name, "baseline"): each for name, each in estimates.items()}
         for column, values in of_part.items():
             columns.setdefault(column, np.empty(len(members.labels)))[groups] = values
+    methods = {name: each.method for name, each in found.items()}
+    other_risk = np.nan if other is None else other.risk(members)
+    return _assemble(members, columns, level, methods, own.risk(members), other_risk)
+
+
+def _assemble(
+    members: Membership,
+    columns: Columns,
+    level: float,
+    methods: dict[str, str],
+    risk: float,
+    other_risk: float,
+) -> Audit:
     measures = {}
-    for name, each in found.items():
+    for name, method in methods.items():
         estimate, low, high = (columns[name, part] for part in INTERVAL)
-        measures[name] = Intervals(name, each.method, level, members.labels, estimate, low, high)
+        measures[name] = Intervals(name, method, level, members.labels, estimate, low, high)
+    floors = [name for name, part in columns if part == "floor"]
     totals = members.totals()[:-1]
     return Audit(
         groups=members.labels,
@@ -294,10 +280,10 @@ def audit_members(
         shares=totals / totals.sum(),
         level=level,
         measures=measures,
-        floors={name: Floor(columns[name, "floor"], columns[name, "floor_high"]) for name in own.distances},
+        floors={name: Floor(columns[name, "floor"], columns[name, "floor_high"]) for name in floors},
         baseline={name: each for (name, part), each in columns.items() if part == "baseline"} or None,
-        risk=own.risk(members),
-        baseline_risk=np.nan if other is None else other.risk(members),
+        risk=risk,
+        baseline_risk=other_risk,
         within=members.strata is not None,
     )
 
@@ -314,13 +300,21 @@ class _Audited:
 
     @classmethod
     def read(
-        cls, predictions: ArrayLike, y: ArrayLike | None, atoms: ArrayLike | None, loss: Loss
+        cls,
+        name: str,
+        predictions: ArrayLike,
+        y: ArrayLike | None,
+        atoms: ArrayLike | None,
+        loss: Loss,
+        n_rows: int | None = None,
     ) -> "_Audited":
-        given = Predictions.read(predictions, atoms)
+        given = Predictions.read(predictions, atoms, name)
         if given.points is None:
             raise ValueError("audit needs the atoms of a pmf: pass atoms=, the value of each of its columns.")
+        if n_rows not in (None, given.n_rows):
+            raise ValueError(f"{name} needs one prediction per row: got {given.n_rows} for {n_rows} rows.")
         tied = given.pmf is not None or given.n_points * FEWEST_PER_ATOM <= given.n_rows
-        norms = [find_distance(name) for name in (*METRICS, *own_distances())]
+        norms = [find_distance(metric) for metric in (*METRICS, *own_distances())]
         return cls(
             given,
             given.means(),
@@ -350,7 +344,7 @@ class _Audited:
 
 def _audit_part(
     own: _Audited, members: Membership, level: float, n_boot: int, rng: np.random.Generator
-) -> tuple[dict[str, Intervals], dict[tuple[str, str], FloatArray]]:
+) -> tuple[dict[str, Intervals], Columns]:
     """The intervals of the groups of one stratum, and all numbers by the measure and what of it."""
     masses, found = own.given.masses(members), {}
     if own.losses is not None:

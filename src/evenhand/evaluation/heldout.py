@@ -43,7 +43,7 @@ def read_held_out(test: Any, model: Model) -> ScoredRows:
         weights = check_weights(weights, len(scores))
     groups, strata = tuple(model.groups_.tolist()), step_of(model).policy_.strata
     if known is None:
-        members = Membership(groups, shares=group_proba, weights=weights, strata=strata).require_rows()
+        members = Membership.of_proba(groups, group_proba, weights, strata).require_rows()
     elif isinstance(model, ParityPostprocessor):
         members = _members_of_step(known, len(scores), groups, strata, weights)
     else:

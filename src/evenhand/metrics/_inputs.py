@@ -41,15 +41,15 @@ def checked(blocks: Iterable[tuple[slice, AnyArray]]) -> Blocks:
         yield rows, block
 
 
-def as_prediction(pmf_or_values: ArrayLike) -> AnyArray:
+def as_prediction(pmf_or_values: ArrayLike, name: str = "pmf_or_values") -> AnyArray:
     """A pmf as it is, or values as finite floats."""
     prediction = np.asarray(pmf_or_values)
     if prediction.ndim not in (1, 2) or prediction.size == 0:
         raise ValueError(
-            "pmf_or_values must be a pmf of shape (n, n_atoms) or values of shape (n,), and not empty: "
-            f"got shape {prediction.shape}."
+            f"{name} must be a pmf of shape (n, n_atoms) or values of shape (n,), and not empty: got shape "
+            f"{prediction.shape}."
         )
-    return prediction if prediction.ndim == 2 else as_vector("pmf_or_values", prediction)
+    return prediction if prediction.ndim == 2 else as_vector(name, prediction)
 
 
 def as_vector(name: str, values: ArrayLike, n_rows: int | None = None) -> FloatArray:

@@ -76,9 +76,11 @@ class Predictions:
     places: IntArray | None = None  # (n_rows,)
 
     @classmethod
-    def read(cls, pmf_or_values: ArrayLike, atoms: ArrayLike | None) -> "Predictions":
+    def read(
+        cls, pmf_or_values: ArrayLike, atoms: ArrayLike | None, name: str = "pmf_or_values"
+    ) -> "Predictions":
         """A pmf, whose rows are checked as they are first used, or plain values."""
-        given = as_prediction(pmf_or_values)
+        given = as_prediction(pmf_or_values, name)
         if given.ndim == 2:
             points = None if atoms is None else as_atoms(atoms, given.shape[1])
             return cls(len(given), given.shape[1], points, pmf=given)

@@ -80,7 +80,7 @@ class ScoredRows:
     @classmethod
     def of(cls, rows: Rows) -> "ScoredRows":
         """Checked rows, whose groups are known by their probabilities alone."""
-        members = Membership(rows.groups, shares=rows.group_proba, weights=rows.weights, strata=rows.strata)
+        members = Membership.of_proba(rows.groups, rows.group_proba, rows.weights, rows.strata)
         return cls(rows.scores, rows.group_proba, members)
 
     def take(self, rows: IntArray) -> "ScoredRows":

@@ -21,15 +21,11 @@ from evenhand._utils.validation import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Membership:
-    """How much each row counts in each group.
-
-    A row counts wholly in the group of its code. With `shares` it counts by these in all groups: each row has
-    its own, or, with codes too, those of the row of the table that its code names.
-    """
+    """How much each row counts in each group: wholly in that of its code, or by shares in all of them."""
 
     labels: Labels
-    codes: IntArray | None = None  # (n_rows,)
-    shares: FloatArray | None = None  # (n_rows, n_groups); with codes (n_kinds, n_groups)
+    codes: IntArray  # of each row: the place of its label, or of its row of `shares`, (n_rows,)
+    shares: AnyArray | None = None  # (n_kinds, n_groups), bool where groups are known; None: one for each row
     weights: FloatArray | None = None  # (n_rows,), on top of either
     strata: IntArray | None = None  # of each group, (n_groups,): those of one stratum are compared
 
@@ -38,22 +34,35 @@ class Membership:
         """Rows in the groups that labels name, or in all of them by probabilities.
 
         Two or more columns of numbers whose every row sums to one are probabilities, and the columns' names
-        the groups; all else is one column of labels or several.
+        the groups; all else is one column of labels or several. What is a Membership stays as it is.
 
         >>> Membership.read([["f", "old"], ["m", "old"]], 2).labels
         (('f', 'old'), ('m', 'old'))
         >>> Membership.read([[0.2, 0.8], [1.0, 0.0]], 2).column(1)
         array([0.8, 0. ])
         """
+        if isinstance(sensitive_features, Membership):
+            return sensitive_features
         table = number_table(sensitive_features)
         if table is not None:
             require_one_per_row(len(table), n_rows, "sensitive_features")
             if _is_proba(table):
                 shares, labels = check_group_proba(sensitive_features, n_rows)
-                return cls(labels, shares=shares, weights=weights).require_rows()
+                return cls.of_proba(labels, shares, weights).require_rows()
             _refuse_fractions(table)
         groups = read_groups(sensitive_features, n_rows)
-        return cls(groups.labels, codes=groups.codes, weights=weights).require_rows()
+        return cls(groups.labels, groups.codes, weights=weights).require_rows()
+
+    @classmethod
+    def of_proba(
+        cls,
+        labels: Labels,
+        proba: FloatArray,
+        weights: FloatArray | None = None,
+        strata: IntArray | None = None,
+    ) -> "Membership":
+        """Rows that count in each group by their probability of being in it, (n_rows, n_groups)."""
+        return cls(labels, np.arange(len(proba)), proba, weights, strata)
 
     @classmethod
     def of_cells(
@@ -63,22 +72,15 @@ class Membership:
 
         A row may be in groups of several strata, or in none. Groups without rows are left out.
         """
-        present = np.flatnonzero(cells.sum(axis=0) > 0)
-        kinds, codes = np.unique(cells[:, present], axis=0, return_inverse=True)
-        labels = tuple(labels[group] for group in present)
+        present: AnyArray = np.any(cells, axis=0)
+        kinds, codes = np.unique(cells[:, present].astype(bool), axis=0, return_inverse=True)
+        labels = tuple(compress(labels, present))
         return cls(labels, codes.ravel(), kinds, weights, None if strata is None else strata[present])
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        own = self.shares if self.codes is None else self.codes
-        assert own is not None
-        return len(own)
-
-    @property
-    def is_labelled(self) -> bool:
-        """Every row is in one group and no other."""
-        return self.codes is not None and self.shares is None
+        return len(self.codes)
 
     @property
     def has_weights(self) -> bool:
@@ -88,7 +90,7 @@ class Membership:
     @property
     def counts_rows(self) -> bool:
         """Every row counts once, in one group: what distribution-free bounds need."""
-        return self.is_labelled and not self.has_weights
+        return self.shares is None and not self.has_weights
 
     @property
     def counts(self) -> IntArray:
@@ -105,21 +107,14 @@ class Membership:
 
     def column(self, group: int, rows: slice = slice(None)) -> FloatArray:
         """What each of some rows counts in one group."""
-        if self.codes is None:
-            assert self.shares is not None
-            counts = self.shares[rows, group]
-        elif self.shares is None:
-            counts = (self.codes[rows] == group).astype(np.float64)
-        else:
-            counts = self.shares[self.codes[rows], group]
+        codes = self.codes[rows]
+        inside = codes == group if self.shares is None else self.shares[codes, group]
+        counts = np.asarray(inside, dtype=np.float64)
         return counts if self.weights is None else counts * self.weights[rows]
 
     def row_totals(self) -> FloatArray:
         """What each row counts in all groups together, (n_rows,)."""
-        counts = np.ones(self.n_rows)
-        if self.shares is not None:
-            counts = self.shares.sum(axis=1)
-            counts = counts if self.codes is None else counts[self.codes]
+        counts = np.ones(self.n_rows) if self.shares is None else self.shares.sum(axis=1)[self.codes]
         return counts if self.weights is None else counts * self.weights
 
     def totals(self, values: FloatArray | None = None) -> FloatArray:
@@ -129,23 +124,16 @@ class Membership:
         """
         each = np.ones(self.n_rows) if values is None else values
         weighted = each if self.weights is None else each * self.weights
-        if self.codes is None:
-            assert self.shares is not None
-            sums = weighted @ self.shares
-        else:
-            by_kind = np.bincount(self.codes, weighted, self._n_kinds).astype(np.float64, copy=False)
-            sums = by_kind if self.shares is None else by_kind @ self.shares
-        return np.append(sums, weighted.sum())
+        by_kind = np.bincount(self.codes, weighted, self._n_kinds).astype(np.float64, copy=False)
+        return np.append(by_kind if self.shares is None else by_kind @ self.shares, weighted.sum())
 
     def sums(self, table: AnyArray, rows: slice = slice(None)) -> FloatArray:
         """Weighted sum over each group, and last over all, of some rows of a table, (n_groups + 1, m)."""
-        weights = np.ones(len(table)) if self.weights is None else self.weights[rows]
-        if self.codes is None:
-            assert self.shares is not None
-            shares = self.shares[rows]
-            sums = (shares if self.weights is None else shares * weights[:, None]).T @ table
+        codes, weights = self.codes[rows], np.ones(len(table))
+        weights = weights if self.weights is None else self.weights[rows]
+        if self.shares is not None and not self._is_known:
+            sums = (self.shares[codes] * weights[:, None]).T @ table
         else:
-            codes = self.codes[rows]
             starts = np.arange(len(codes) + 1)
             inside = sparse.csr_array((weights, codes, starts), shape=(len(codes), self._n_kinds))
             sums = inside.T @ table
@@ -155,42 +143,31 @@ class Membership:
 
     def sums_at(self, places: IntArray, n_points: int, groups: slice = slice(None)) -> FloatArray:
         """What the rows at each of `n_points` places count in some groups, (n_some_groups, n_points)."""
-        start, stop, _ = groups.indices(len(self.labels))
-        if self.codes is None:
-            return np.stack(
-                [np.bincount(places, self.column(group), n_points) for group in range(start, stop)]
-            )
-        codes, weights, n_kinds = self.codes, self.weights, self._n_kinds
-        if self.shares is None and stop - start < n_kinds:
-            inside = (codes >= start) & (codes < stop)
-            codes, places, n_kinds = codes[inside] - start, places[inside], stop - start
-            weights = None if weights is None else weights[inside]
-        counts = np.bincount(codes * n_points + places, weights, n_kinds * n_points)
-        sums: FloatArray = counts.astype(np.float64, copy=False).reshape(n_kinds, n_points)
-        return sums if self.shares is None else self.shares[:, groups].T @ sums
+        wanted = range(*groups.indices(len(self.labels)))
+        if not self._is_known or len(wanted) < len(self.labels):
+            return np.stack([np.bincount(places, self.column(group), n_points) for group in wanted])
+        counts = np.bincount(self.codes * n_points + places, self.weights, self._n_kinds * n_points)
+        sums: FloatArray = counts.astype(np.float64, copy=False).reshape(-1, n_points)
+        return sums if self.shares is None else self.shares.T @ sums
 
     def take(self, rows: IntArray) -> "Membership":
         """Some of the rows; groups keep their places."""
         weights = None if self.weights is None else self.weights[rows]
-        if self.codes is not None:
-            return replace(self, codes=self.codes[rows], weights=weights)
-        assert self.shares is not None
-        return replace(self, shares=self.shares[rows], weights=weights)
+        return replace(self, codes=self.codes[rows], weights=weights)
 
     def within(self, given: Groups) -> "Membership":
         """The same rows with groups `(stratum, group)`, each row in those of its own stratum only."""
-        if self.is_labelled:
-            assert self.codes is not None
+        if self.shares is None:
             both = combine_groups([given, Groups(self.labels, self.codes)])
             cells: Any = both.labels
             strata = np.array([given.labels.index(stratum) for stratum, _ in cells])
             return replace(self, labels=both.labels, codes=both.codes, strata=strata).require_rows()
-        assert self.shares is not None
-        shares = (given.one_hot()[:, :, None] * self.shares[:, None, :]).reshape(self.n_rows, -1)
+        shares = given.one_hot()[:, :, None] * self.shares[self.codes][:, None, :]
+        shares = shares.reshape(self.n_rows, -1)
         present: AnyArray = np.any(shares, axis=0)
         labels = tuple(compress(product(given.labels, self.labels), present))
         strata = np.repeat(np.arange(len(given.labels)), len(self.labels))[present]
-        return replace(self, labels=labels, shares=shares[:, present], strata=strata).require_rows()
+        return Membership.of_proba(labels, shares[:, present], self.weights, strata).require_rows()
 
     def parts(self) -> Iterator[tuple[IntArray, AnyArray | slice, "Membership"]]:
         """For each stratum its groups, its rows, and these rows as members of these groups alone."""
@@ -200,20 +177,23 @@ class Membership:
         kinds = np.eye(len(self.labels)) if self.shares is None else self.shares
         for stratum in np.unique(self.strata):
             groups = np.flatnonzero(self.strata == stratum)
-            labels = tuple(self.labels[group] for group in groups)
             inside = kinds[:, groups]
             there: AnyArray = np.any(inside, axis=1)
-            rows = np.flatnonzero(there if self.codes is None else there[self.codes])
-            weights = None if self.weights is None else self.weights[rows]
-            if self.codes is None:
-                yield groups, rows, Membership(labels, shares=inside[rows], weights=weights)
+            rows = np.flatnonzero(there[self.codes])
+            part = replace(self.take(rows), labels=tuple(self.labels[group] for group in groups), strata=None)
+            if self._is_known:  # in one group of the stratum
+                yield groups, rows, replace(part, codes=inside.argmax(axis=1)[part.codes], shares=None)
             else:
-                codes = inside.argmax(axis=1)[self.codes[rows]]
-                yield groups, rows, Membership(labels, codes, weights=weights)
+                yield groups, rows, replace(part, shares=inside)
 
     @property
     def _n_kinds(self) -> int:
         return len(self.labels if self.shares is None else self.shares)
+
+    @property
+    def _is_known(self) -> bool:
+        """Groups are known: there are few kinds of rows, and a row is in one group of a stratum at most."""
+        return self.shares is None or self.shares.dtype == bool
 
 
 def _is_proba(table: AnyArray) -> bool:

@@ -57,7 +57,7 @@ def bootstrap_masses(
 ) -> Iterator[FloatArray]:
     """Masses of resampled rows, (n_some_draws, n_groups, n_points), until there are `n_boot` draws."""
     step = max(1, MOST_ENTRIES // (len(members.labels) * predictions.n_points))
-    draw = _draw_cells if predictions.pmf is None and members.codes is not None else _draw_rows
+    draw = _draw_cells if predictions.pmf is None and members.shares is None else _draw_rows
     for start in range(0, n_boot, step):
         with one_blas_thread():  # on a busy machine threads that wait for each other take far longer
             masses = draw(predictions, members, min(step, n_boot - start), rng)
@@ -86,7 +86,7 @@ def _draw_rows(
     masses = np.zeros((n_draws, n_groups, predictions.n_points))
     for rows, block in predictions.blocks():
         times = poisson_ones(rng, (n_draws, block.shape[0]), block.dtype)
-        if members.codes is None:
+        if members.shares is not None:
             for group in range(n_groups):
                 masses[:, group] += (times * members.column(group, rows).astype(block.dtype)) @ block
             continue

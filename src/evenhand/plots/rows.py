@@ -29,7 +29,7 @@ def members_of(
     if sensitive_features is not None or group_proba is None:
         return Membership.read(sensitive_features, n_rows, weights)
     shares, labels = check_group_proba(group_proba, n_rows)
-    return Membership(labels, shares=shares, weights=weights).require_rows()
+    return Membership.of_proba(labels, shares, weights).require_rows()
 
 
 def pmf_of(pmf: Any, name: str, n_rows: int, atoms: Any) -> tuple[Blocks, FloatArray]:

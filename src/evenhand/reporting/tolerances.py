@@ -61,7 +61,6 @@ def solve_again(
     if len(rows.scores) < FEWEST_ROWS:
         raise ValueError(f"there are {len(rows.scores)} rows, and other tolerances take {FEWEST_ROWS}.")
     template = _template(postprocessor)
-    assert rows.members.codes is not None  # the groups of a report's rows are known
     halves = _halves(rows.members.codes)
     size = rows_to_solve(postprocessor, len(rows.scores))
     solved_on = [_fit_arguments(rows, half, size, postprocessor.policy_.strata) for half in halves]
