@@ -151,6 +151,19 @@ def test_parts_of_a_class_from_outside_come_back():
     assert type(again.inner) is Palette
 
 
+def test_the_class_of_the_format_s_page_takes_part(project_root):
+    page = (project_root / "docs" / "model-file.md").read_text().partition("## A class of your own")[2]
+    code = page.partition("```python\n")[2].partition("```")[0]
+    space = {"__name__": "mymodule"}
+    exec(code, space)
+    level = space["Level"](0.3)
+    assert in_memory(level) == level
+    assert "`mymodule.Level`" in page
+    assert stored_name(type(level)) == "mymodule.Level"
+    with pytest.raises(TypeError, match="its share is not between 0 and 1"):
+        in_memory(space["Level"](2.0))
+
+
 # names
 
 
