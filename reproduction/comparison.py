@@ -29,7 +29,7 @@ def compute_comparison(cell: Cell) -> list[Row]:
 
 
 def _base(rows: PaperRows, cell: Cell) -> Iterator[Row]:
-    """The regressor as it is."""
+    """The regressor without any parity step."""
     yield {"epsilon": np.inf, **rows.measure(lambda which: rows.nuisances(which)[0])}
 
 
@@ -45,7 +45,7 @@ def _base_on_grid(rows: PaperRows, cell: Cell) -> Iterator[Row]:
 
 
 def _base_plain(rows: PaperRows, cell: Cell) -> Iterator[Row]:
-    """Least squares without an intercept: what the published ADW is without constraints, but for its grid."""
+    """Least squares without an intercept: the published ADW without its constraints and its grid."""
     features, target, _ = rows.labels(rows.split.labeled)
     model = LinearRegression(fit_intercept=False).fit(features, target)
     yield {"epsilon": np.inf, **rows.measure(lambda which: model.predict(rows.features[which]))}
@@ -68,7 +68,7 @@ def _batch(rows: PaperRows, cell: Cell) -> Iterator[Row]:
 
 
 def _regressor(rows: PaperRows, cell: Cell) -> Iterator[Row]:
-    """`ParityRegressor`, its own models or the paper's.
+    """`ParityRegressor`, with its own models or the paper's.
 
     With labels "labelled" it learns from the labelled rows and fits the parity step on the unlabelled ones;
     with "both" it has the labels of both, as ADW-1 has, and scores each row by models of the other folds.
@@ -98,7 +98,7 @@ def _regressor(rows: PaperRows, cell: Cell) -> Iterator[Row]:
 
 
 def _adw(rows: PaperRows, cell: Cell) -> Iterator[Row]:
-    """The reduction: ADW-1 on labelled and unlabelled rows, with labels for both; ADW-2 on the former."""
+    """The reduction: ADW-1 on labelled and unlabelled rows, with the labels of both; ADW-2 on the former."""
     for exponent in cell["exponents"]:
         model = fit_adw(rows, cell.method, 2.0**-exponent, **dict(cell["options"]))
         measured = rows.measure(partial(_predict_unaware, model, rows), model.atoms_)
@@ -106,7 +106,7 @@ def _adw(rows: PaperRows, cell: Cell) -> Iterator[Row]:
 
 
 def _barycentre(rows: PaperRows, cell: Cell) -> Iterator[Row]:
-    """The reference with the group known at prediction time, on its way to exact parity."""
+    """The reference that knows the group at prediction time, moved in part or all the way to exact parity."""
     labeled, unlabeled, _ = rows.split
     features, target, groups = rows.labels(labeled)
     known = {"X_unlabeled": rows.features[unlabeled], "sensitive_features_unlabeled": rows.groups[unlabeled]}

@@ -13,7 +13,7 @@ from reproduction.runner import Cell
 
 
 def compute_convergence(cell: Cell) -> list[Row]:
-    """Risk and unfairness on the test rows after each share of the budget, from none of it on."""
+    """Risk and unfairness on the test rows at the start, and after each share of the budget."""
     rows = prepare(cell.dataset, cell["scheme"], cell.split).without_others()
     step = PaperStep.of(rows, 2.0 ** -cell["exponent"])
     solver: Any = make_solver(PAPER_SOLVER, max_iter=cell["budget"], random_state=cell.split)

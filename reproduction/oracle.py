@@ -1,4 +1,4 @@
-"""How far policies are from the exact linear program's frontier, on the rows of their fit."""
+"""Measure how far policies are from the exact linear program, on the rows of their fit."""
 
 from dataclasses import replace
 
@@ -28,18 +28,17 @@ def compute_oracle(cell: Cell) -> list[Row]:
             table.append(
                 {"solver": name, "epsilon": epsilon, **_measure(problem, run(Batch(), problem.problem))}
             )
-        spent = step.solve(PAPER_SOLVER, cell["budget"], cell.split)
-        table.append({"solver": PAPER_SOLVER, "epsilon": epsilon, **_measure(step, spent)})
+        found = step.solve(PAPER_SOLVER, cell["budget"], cell.split)
+        table.append({"solver": PAPER_SOLVER, "epsilon": epsilon, **_measure(step, found)})
     return table
 
 
 def _measure(step: PaperStep, result: SolverResult) -> Row:
-    scale = step.step.grid.half_width
     reached = np.abs(result.violation).max(axis=0)
     exact = solve_lp(step.problem.with_slack(reached))
     return {
         "beta": step.problem.temperature,
         "reached": float(reached.max()),
-        "risk": certify(step.problem, result, scale=scale).risk,
-        "lp_risk": scale**2 * exact.risk,
+        "risk": certify(step.problem, result, step=step.step).risk,
+        "lp_risk": step.step.cost_unit * exact.risk,
     }

@@ -1,4 +1,4 @@
-"""The parity step by the paper's stochastic solvers, at the paper's setting."""
+"""The parity step as the paper's experiments set it, solved by the paper's stochastic solvers."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from evenhand.dual.grid import automatic_n_atoms, paper_beta, uniform_support
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.step import ParityStep
-from evenhand.solvers import Callback, SolverResult, make_solver, run
+from evenhand.solvers import SolverResult, make_solver, run
 from reproduction.rows import PaperRows
 
 
@@ -44,9 +44,9 @@ class PaperStep:
         )
         return cls(step, step.problem(scored))
 
-    def solve(self, solver: str, budget: int, seed: int, callback: Callback | None = None) -> SolverResult:
-        """Spend `budget` gradients of single rows."""
-        return run(make_solver(solver, max_iter=budget, random_state=seed), self.problem, callback=callback)
+    def solve(self, solver: str, budget: int, seed: int) -> SolverResult:
+        """Run a solver for `budget` gradients of single rows."""
+        return run(make_solver(solver, max_iter=budget, random_state=seed), self.problem)
 
     def policy(self, multipliers: FloatArray) -> SoftmaxPolicy:
         """The policy that multipliers stand for."""

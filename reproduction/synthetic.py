@@ -1,4 +1,4 @@
-"""The four groups of the paper's appendix: how predictions are distributed before and after."""
+"""The four-group population of the paper's appendix, and its predictions before and after the parity step."""
 
 import numpy as np
 

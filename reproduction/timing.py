@@ -1,4 +1,4 @@
-"""How long a fit takes at one tolerance: ours against ADW, on the same rows in one process."""
+"""Time a fit at one tolerance: ours against ADW, on the same rows in one process."""
 
 from collections.abc import Callable
 from time import perf_counter

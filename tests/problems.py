@@ -6,7 +6,7 @@ import numpy as np
 
 from evenhand._utils.validation import Rows
 from evenhand.dual.costs import Squared
-from evenhand.dual.grid import Support
+from evenhand.dual.grid import Support, uniform_support
 from evenhand.dual.step import ParityStep
 
 SUP_NOTIONS = ("pmf", "cdf", "mean")  # those of the paper's projected form
@@ -77,6 +77,12 @@ def random_problem(
         temperature=beta,
         weights=weights,
     )
+
+
+def wide_step(problem, parity):
+    """A step whose atoms lie 50 units around their centre: the units of a certificate."""
+    grid, any_value = uniform_support(100.0, 200.0, problem.n_atoms), np.full(2, 0.5)
+    return ParityStep(grid, parity, Squared(), any_value, None, epsilon=any_value, beta=1.0)
 
 
 def with_rows(problem, **changes):

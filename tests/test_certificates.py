@@ -8,13 +8,11 @@ import pytest
 from scipy.optimize import minimize
 
 from evenhand.certificates import certify
-from evenhand.dual.costs import Squared
-from evenhand.dual.grid import uniform_support
 from evenhand.dual.objective import evaluate
-from evenhand.dual.projected import merge, projected_gradient, projected_objective
-from evenhand.dual.step import ParityStep
+from evenhand.dual.projected import merge, projected_gradient
 from evenhand.solvers.lp import solve_lp
 from evenhand.solvers.result import SolverResult, Status
+from tests.paper_form import projected_objective
 from tests.problems import (
     L1_NOTIONS,
     NOTIONS,
@@ -23,6 +21,7 @@ from tests.problems import (
     plain_policy,
     random_multipliers,
     random_problem,
+    wide_step,
 )
 
 TABLE = [(parity, n_groups) for parity in NOTIONS for n_groups in (2, 3)]
@@ -156,9 +155,7 @@ def test_units_follow_the_scale_of_the_outcome():
     for parity, unit in [("cdf", 1.0), ("mean", 50.0), ("tv", 1.0), ("w1", 50.0)]:
         problem = random_problem(parity)
         result = result_at(random_multipliers(problem))
-        grid, any_value = uniform_support(100.0, 200.0, problem.n_atoms), np.full(2, 0.5)
-        step = ParityStep(grid, parity, Squared(), any_value, None, epsilon=any_value, beta=1.0)
-        plain, scaled = certify(problem, result), certify(problem, result, step=step)
+        plain, scaled = certify(problem, result), certify(problem, result, step=wide_step(problem, parity))
         for name in ("risk", "entropic_risk", "lower_bound", "optimality_gap", "smoothed_gap", "risk_bound"):
             assert getattr(scaled, name) == pytest.approx(2500.0 * getattr(plain, name))
         for name in ("violation", "epsilon", "excess", "gradient_map_norm", "excess_norm"):

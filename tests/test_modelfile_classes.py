@@ -15,6 +15,7 @@ from evenhand import ParityPostprocessor, load, save, solvers
 from evenhand._utils.stored import find_fault, is_own, stored_classes, stored_name
 from evenhand.calibration import Calibrator
 from evenhand.dual import costs
+from evenhand.dual.parity import PARITIES, ParityNotion
 from evenhand.estimators.selection import Selection
 from evenhand.modelfile import ModelFileError, Stored, classes
 from evenhand.modelfile.codec import Decoder, Encoder
@@ -62,6 +63,28 @@ class Doubled(costs.Absolute):
     def table(self, scores, atoms):
         away = np.abs(scores[:, None] - atoms)
         return np.where(away > self.beyond, 2.0 * away, away)
+
+
+@dataclass(frozen=True)
+class Relative(costs.Cost):
+    """Distance over the size of the score."""
+
+    least: float = 0.2
+
+    def table(self, scores, atoms):
+        return np.abs(scores[:, None] - atoms) / np.maximum(np.abs(scores), self.least)[:, None]
+
+
+@dataclass(frozen=True)
+class ShareAbove(ParityNotion):
+    """Equal shares above a few cutoffs."""
+
+    cutoffs: tuple[float, ...]
+
+    name = "share_above"
+
+    def operator(self, atoms):
+        return np.array([atoms > cutoff for cutoff in self.cutoffs])
 
 
 class Colour(Stored, enum.Enum):
@@ -129,16 +152,27 @@ def test_every_solver_that_is_exported_is_among_them():
     assert found == {Solver, *own_solvers()}
 
 
-def test_a_cost_from_outside_comes_back(tmp_path):
-    model = fit(cost=Doubled(0.7))
+@pytest.mark.parametrize("cost", [Doubled(0.7), Relative(0.3)])
+def test_a_cost_from_outside_comes_back(cost, tmp_path):
+    model = fit(cost=cost)
     again = round_trip(model, tmp_path / "model")
-    assert again.cost == again.policy_.cost == Doubled(0.7)
+    assert again.cost == again.policy_.cost == cost
     assert again.predict_pmf(SCORES, PROBA).tobytes() == model.predict_pmf(SCORES, PROBA).tobytes()
 
 
-def test_a_stream_goes_on_with_the_solver_and_the_cost_from_its_file(tmp_path):
+@pytest.mark.parametrize("parity", [ShareAbove((0.0, 0.5)), *PARITIES.values()], ids=lambda one: one.name)
+def test_a_parity_notion_comes_back(parity, tmp_path):
+    model = fit(parity=parity)
+    again = round_trip(model, tmp_path / "model")
+    assert again.parity == again.step_.parity == parity
+    assert again.predict_pmf(SCORES, PROBA).tobytes() == model.predict_pmf(SCORES, PROBA).tobytes()
+    assert again.fit(SCORES, PROBA).multipliers_.tobytes() == model.multipliers_.tobytes()
+
+
+def test_a_stream_goes_on_with_the_solver_the_cost_and_the_notion_from_its_file(tmp_path):
     rows = np.tile(SCORES, 40), np.tile(PROBA, (40, 1))
-    model = ParityPostprocessor(atoms=9, solver=Batch(tol=1e-5), cost=Doubled()).partial_fit(*rows)
+    asked = {"solver": Batch(tol=1e-5), "cost": Doubled(), "parity": ShareAbove((0.0,))}
+    model = ParityPostprocessor(atoms=9, **asked).partial_fit(*rows)
     again = round_trip(model, tmp_path / "model")
     for one in (model, again):
         one.partial_fit(*rows)
@@ -213,7 +247,8 @@ def test_a_class_that_is_not_defined_yet_is_named_and_nothing_is_imported_for_it
 
 
 @pytest.mark.parametrize(
-    "name", ["Solver", "StochasticSolver", "SolvedStep", "ParityEstimator", f"{__name__}.Bare", "Stored"]
+    "name",
+    ["Solver", "StochasticSolver", "SolvedStep", "ParityEstimator", "Cost", f"{__name__}.Bare", "Stored"],
 )
 @pytest.mark.parametrize("kind", ["object", "model"])
 def test_bases_and_classes_without_fields_are_not_built(kind, name):

@@ -16,11 +16,10 @@ from evenhand.dual.projected import (
     imbalance_spread,
     merge,
     projected_gradient,
-    projected_objective,
     smoothness,
     split,
-    variance_bound,
 )
+from tests.paper_form import projected_objective, variance_bound
 from tests.problems import (
     NOTIONS,
     SUP_NOTIONS,

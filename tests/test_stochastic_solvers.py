@@ -13,10 +13,8 @@ from evenhand.dual.projected import (
     gradient_map_norm,
     merge,
     projected_gradient,
-    projected_objective,
     smoothness,
     split,
-    stochastic_gradient,
 )
 from evenhand.solvers import schedules, stochastic
 from evenhand.solvers.acsa import AcSa, AcSa2
@@ -24,6 +22,7 @@ from evenhand.solvers.base import run
 from evenhand.solvers.result import Status
 from evenhand.solvers.sgd import Sgd
 from evenhand.solvers.sgd3 import Sgd3
+from tests.paper_form import projected_objective, stochastic_gradient
 from tests.problems import NOTIONS, make_problem, plain_distance, with_rows
 
 SOLVERS = {

@@ -11,6 +11,8 @@ from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import as_floats, check_rows_of
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
 from evenhand.dual.costs import Squared
+from evenhand.dual.grid import Support
+from evenhand.dual.parity import find_parity, make_parity, matrix
 from evenhand.metrics import membership_of
 
 N_SCORE_BINS = 20
@@ -104,7 +106,8 @@ def certify_plugin(
 
     **Violation** (Lemma 5.1). For any event about the prediction, true and certified violations differ by at
     most `parity_cost_s` (see `diagnose_calibration`). So the true violation is at most the certified one
-    plus that, for "cdf", "tv" and "pmf" in each group; `lemma_parity_bound` is the lemma's own form,
+    plus that, for "cdf", "tv" and "pmf" in each group (for other notions by `E|d_s|` times the largest norm
+    of an atom); `lemma_parity_bound` is the lemma's own form,
     `|G| + E^1/2 |d|^2` for the root of the sum of squared excesses over atoms and groups. Its proof needs
     `sum_l pi(l)^2 <= 1`, which cumulated probabilities do not have, so it is given for "pmf" alone.
 
@@ -222,7 +225,7 @@ def _assemble(
         n_rows=diagnosis.n_rows,
         epsilon=certificate.epsilon,
         violation=certificate.violation,
-        parity_cost=_cost_in_units(certificate.parity, diagnosis, support.half_width),
+        parity_cost=_cost_in_units(fitted.parity, diagnosis, support),
         imbalance_error_shown=imbalance.shown,
         imbalance_error_ceiling=imbalance.ceiling,
         lemma_parity_bound=certificate.gradient_map_norm + imbalance.shown if is_pmf else None,
@@ -236,12 +239,19 @@ def _assemble(
     )
 
 
-def _cost_in_units(parity: str, diagnosis: CalibrationDiagnosis, half_width: float) -> FloatArray:
+def _cost_in_units(parity: Any, diagnosis: CalibrationDiagnosis, support: Support) -> FloatArray:
     """The parity cost in the units of the violation."""
-    cost = diagnosis.parity_cost
-    if parity == "mean":  # a mean in [-1, 1] times d_s, so E|d_s| of the bins
-        return half_width * (2.0 * cost - np.abs(diagnosis.mean_proba / diagnosis.group_prior - 1.0))
-    return 2.0 * half_width * cost if parity == "w1" else cost
+    cost, metric = diagnosis.parity_cost, find_parity(parity).metric
+    if metric in ("ks", "sup", "tv"):  # the probability of an event
+        return cost
+    if metric == "w1":  # that of as many events as the grid is wide
+        return 2.0 * support.half_width * cost
+    # E[d_s A pi] is in question, and the norm of A pi is at most that of the largest column of A.
+    notion = make_parity(parity, support)
+    largest = float(notion.norm.value(matrix(notion.operator)).max())
+    unit = support.half_width if notion.in_outcome_units else 1.0
+    absolute = 2.0 * cost - np.abs(diagnosis.mean_proba / diagnosis.group_prior - 1.0)
+    return unit * largest * absolute
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,18 +11,13 @@ from evenhand.cli.models import predict_all
 from evenhand.cli.rows import LabelledRows
 from evenhand.cli.tasks import task_of
 from evenhand.cli.terminal import Terminal, share
+from evenhand.dual.parity import find_parity
 from evenhand.evaluation.audit import Audit, Floor, audit
+from evenhand.metrics.distances import find_distance
 from evenhand.metrics.losses import row_losses
 from evenhand.reporting.words import label_text
 
 N_DRAWS = 100  # for the noise floors
-NAMES = {  # of a distance: in the head of a table, and in a sentence
-    "ks": ("KS", "KS distance"),
-    "sup": ("gap", "gap in the chance of a class"),
-    "mean": ("gap", "gap in means"),
-    "tv": ("TV", "total variation distance"),
-    "w1": ("W1", "Wasserstein-1 distance"),
-}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +45,7 @@ class Comparison:
     def show(self, terminal: Terminal) -> None:
         """A row for each group, and the sentence that sums them up."""
         has_risk = "risk" in self.audit.measures
-        short = NAMES[self.metric][0]
+        short = find_distance(self.metric).short
         head = ["group", "rows", f"{short} before", f"{short} after", "chance"]
         columns = [
             self.audit.groups,
@@ -68,7 +63,7 @@ class Comparison:
     def summary(self) -> str:
         """The farthest group and the risk, before and after."""
         before, after = self.largest
-        name = NAMES[self.metric][1]
+        name = find_distance(self.metric).phrase
         whom = "everybody of its stratum" if self.within else "everybody"
         text = f"Largest {name} between a group and {whom}: {before:.3f} before, {after:.3f} after."
         if np.isfinite(self.risk).all():
@@ -112,19 +107,18 @@ def compare(model: Any, rows: LabelledRows) -> Comparison:
     task = task_of(model)
     predictions, atoms = predict_all(model, rows.X), model.postprocessor_.atoms_
     target = None if rows.y is None else task.target(model, rows.y)
-    base, loss = task.base(model, rows.X), task.loss(model)
+    base, cost = task.base(model, rows.X), model.postprocessor_.policy_.cost
     audits = []
     for inside, labels in _strata(model, rows):
         known = {"y": target, "baseline": base, "sample_weight": rows.weights}
         some: dict[str, Any] = {name: None if each is None else each[inside] for name, each in known.items()}
-        audits.append(audit(predictions[inside], labels, atoms=atoms, loss=loss, n_boot=N_DRAWS, **some))
+        audits.append(audit(predictions[inside], labels, atoms=atoms, loss=cost.loss, n_boot=N_DRAWS, **some))
     risk = (np.nan, np.nan)
     if target is not None:
-        both = row_losses(target, base, atoms, loss), row_losses(target, predictions, atoms, loss)
+        both = [row_losses(target, each, atoms, cost.loss) for each in (base, predictions)]
         risk = _average(both[0], rows.weights), _average(both[1], rows.weights)
-    return Comparison(
-        join(audits, len(rows)), task.metric(model), risk, task.risk(model), not model.notion_.is_plain
-    )
+    metric = task.metric(find_parity(model.postprocessor_.parity))
+    return Comparison(join(audits, len(rows)), metric, risk, cost.risk_name, not model.notion_.is_plain)
 
 
 def _average(losses: AnyArray, weights: Any) -> float:

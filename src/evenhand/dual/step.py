@@ -19,7 +19,7 @@ from evenhand.dual.grid import (
     paper_beta,
 )
 from evenhand.dual.imbalance import ImbalanceModel, strata_faults
-from evenhand.dual.parity import Parity, make_parity
+from evenhand.dual.parity import Parity, ParityNotion, make_parity
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.rows import DualRows, MemoryRows
@@ -43,7 +43,7 @@ class ParityStep(Stored):
     """
 
     grid: Support
-    parity: str
+    parity: str | ParityNotion
     cost: Cost
     group_prior: FloatArray  # p, (n_groups,)
     strata: IntArray | None  # stratum of each group, as in `ImbalanceModel`
@@ -83,8 +83,8 @@ class ParityStep(Stored):
         return self.cost.unit(self.grid)
 
     def make_parity(self) -> Parity:
-        """The parity notion on the atoms of the normalised scale."""
-        return make_parity(self.parity, self.grid.normalised())
+        """The parity notion on the atoms."""
+        return make_parity(self.parity, self.grid)
 
     def rows(self, scored: Rows) -> MemoryRows:
         """Scored rows as a problem takes them; rows without weights count alike."""

@@ -12,6 +12,7 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels, check_scores
 from evenhand.dual.costs import CostMatrix, check_cost_matrix
+from evenhand.dual.parity import ParityNotion
 from evenhand.estimators.base import ParityEstimator
 from evenhand.estimators.cells import JOINTS, choose_outcomes
 from evenhand.estimators.draws import RandomState
@@ -51,7 +52,7 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         fitted to both together, or the product `P(S | X) P(Y | X)`, which takes class and group for
         independent given X and says so in a warning. "auto" takes the product only where
         `sensitive_estimator` came fitted.
-    parity : {"pmf", "cdf", "tv", "mean", "w1"}, default="pmf"
+    parity : {"pmf", "cdf", "tv", "mean", "w1"} or ParityNotion, default="pmf"
         "pmf" bounds the difference of the chance of each class, "tv" that of any set of classes; "cdf" that
         of "this class or a lower one", for classes in an order. "mean" and "w1" take classes for 0, 1, ...
     epsilon : float, array of shape (n_groups,) or dict by group, default=0.05
@@ -114,7 +115,7 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         criterion: str = "demographic_parity",
         pos_label: Any = None,
         joint: str = "auto",
-        parity: str = "pmf",
+        parity: str | ParityNotion = "pmf",
         epsilon: Any = 0.05,
         cost_matrix: Any = None,
         beta: Any = "auto",

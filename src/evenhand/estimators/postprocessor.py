@@ -19,6 +19,7 @@ from evenhand._utils.validation import (
 from evenhand.certificates import certify
 from evenhand.dual.costs import make_cost
 from evenhand.dual.grid import Support, automatic_beta, uniform_support, warn_of_clipping
+from evenhand.dual.parity import ParityNotion
 from evenhand.dual.prior import resolve_prior
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.step import ParityStep, choose_beta, choose_grid
@@ -52,11 +53,12 @@ class ParityPostprocessor(PartialFit):
 
     Parameters
     ----------
-    parity : {"cdf", "pmf", "mean", "tv", "w1"}, default="cdf"
+    parity : {"cdf", "pmf", "mean", "tv", "w1"} or ParityNotion, default="cdf"
         What has to agree: "cdf" bounds the Kolmogorov-Smirnov distance between each group's predictions
         and everybody's, "pmf" the difference of the probability of each atom (paper, eq. 2), "mean" the
         difference of the average prediction, in the units of the scores, "tv" the total variation
-        distance, and "w1" the Wasserstein-1 distance, in the units of the scores.
+        distance, and "w1" the Wasserstein-1 distance, in the units of the scores. Others can be added
+        (docs/extending.md).
     epsilon : float, array of shape (n_groups,) or dict, default=0.05
         Tolerance: one for all groups, one for each, or by group label. Zero is allowed.
     atoms : "auto", "cv", int or array of shape (n_atoms,), default="auto"
@@ -143,7 +145,7 @@ class ParityPostprocessor(PartialFit):
     def __init__(
         self,
         *,
-        parity: str = "cdf",
+        parity: str | ParityNotion = "cdf",
         epsilon: Any = 0.05,
         atoms: Any = "auto",
         bounds: Any = "auto",

@@ -239,7 +239,7 @@ def _measure(model: Any, rows: Rows, held_out: IntArray) -> _HeldOut:
         masses += pmf.T @ (weight[:, None] * proba)
         risk += float(weight @ expected_costs(pmf, *policy.cost_terms(scores)))
     unit = policy.cost.unit(support)
-    parity = make_parity(model.parity, atoms)
+    parity = make_parity(model.parity, support)
     price = parity.norm.dual(model.multipliers_) * unit
     return _HeldOut(
         float(weights[held_out].sum()),
@@ -258,7 +258,7 @@ def _summary(template: Any, measures: Sequence[_HeldOut]) -> tuple[float, float,
     """
     total = reduce(add, measures)
     support = _support_of(template, len(total.masses))
-    parity = make_parity(template.parity, support.normalised())
+    parity = make_parity(template.parity, support)
     shares = total.masses.sum(axis=0)
     there = shares > 0
     everybody = stratum_sums(total.masses, total.strata) / np.maximum(

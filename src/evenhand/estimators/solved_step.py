@@ -12,6 +12,7 @@ from evenhand._utils.stored import Stored
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels, Rows, check_levels, check_rows_of, label_array
 from evenhand.certificates import Certificate
+from evenhand.dual.parity import ParityNotion
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.step import ParityStep
 from evenhand.estimators.draws import HashArray, RandomState, choose_uniforms, uniforms_from_rows
@@ -21,7 +22,7 @@ from evenhand.solvers import Solver, SolverResult, make_solver
 class SolvedStep(Stored, BaseEstimator, ABC):  # type: ignore[misc]
     """Parameters, fitted attributes and predictions of a post-processor, however it was fitted."""
 
-    parity: Any
+    parity: str | ParityNotion
     epsilon: Any
     atoms: Any
     bounds: Any

@@ -13,7 +13,7 @@ from evenhand._utils.frames import make_frame
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import check_group_proba
 from evenhand.metrics._inputs import as_weights
-from evenhand.metrics.distances import NORMS, OUTCOME_UNITS, group_distances
+from evenhand.metrics.distances import METRICS, find_distance, group_distances, own_distances
 from evenhand.metrics.intervals import (
     Intervals,
     bootstrap_intervals,
@@ -26,8 +26,7 @@ from evenhand.metrics.masses import GroupMasses, Membership, Predictions, member
 from evenhand.metrics.resampling import MOST_POINTS, effective_sizes, noise_floor
 
 FEWEST_PER_ATOM = 5  # rows: with fewer, TV and sup count coincidences and not imbalance
-NAMES = {"ks": "KS", "tv": "TV", "w1": "W1", "sup": "Largest gap of one value", "mean": "Mean gap"}
-HEADS = {"risk": "Risk", "average": "Mean", **NAMES}
+HEADS = {"risk": "Risk", "average": "Mean"}  # of measures that are no distances
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +98,9 @@ class Audit:
 
     def _repr_html_(self) -> str:
         """A table of groups by measures, with intervals and floors, and the verdict below."""
-        heads = "".join(f"<th>{HEADS[name]}</th>" for name in self.measures)
+        heads = "".join(
+            f"<th>{html.escape(HEADS.get(name) or find_distance(name).title)}</th>" for name in self.measures
+        )
         body = "".join(self._html_row(group) for group in range(len(self.groups)))
         words = "<br>".join(html.escape(line) for line in self.verdict.split("\n"))
         return (
@@ -150,9 +151,9 @@ class Audit:
         else:
             judged = "chance alone can show as much"
         return (
-            f"{NAMES[metric]} for group {self.groups[group]} is {_short(estimate)}, {100 * self.level:g} % "
-            f"interval [{_short(found.low[group])}, {_short(found.high[group])}]; a perfectly equal model "
-            f"would show about {_short(floor.mean[group])} at this size: {judged}."
+            f"{find_distance(metric).title} for group {self.groups[group]} is {_short(estimate)}, "
+            f"{100 * self.level:g} % interval [{_short(found.low[group])}, {_short(found.high[group])}]; a "
+            f"perfectly equal model would show about {_short(floor.mean[group])} at this size: {judged}."
         )
 
     def _comparison(self) -> str:
@@ -185,6 +186,7 @@ def audit(
     a pmf, whose rows vary much less than such a bound allows for, and for the other distances they come
     from a bootstrap; those of risk and mean are Student's. Each holds at `level` on its own: of twenty
     groups, one may lie outside at 95 %. `certificates.certify_held_out` bounds all groups at once.
+    Distances of registered parity notions (`evenhand.parity`) are measured too.
 
     Parameters
     ----------
@@ -261,7 +263,8 @@ def _membership(sensitive_features: Any, n_rows: int, weights: FloatArray | None
 def _distances_for(predictions: Predictions) -> tuple[str, ...]:
     """All distances; of values with hardly any ties, those that do not count coincidences."""
     tied = predictions.pmf is not None or predictions.n_points * FEWEST_PER_ATOM <= predictions.n_rows
-    return tuple(name for name in NORMS if tied or name == "ks" or name in OUTCOME_UNITS)
+    norms = (find_distance(name) for name in (*METRICS, *own_distances()))
+    return tuple(each.name for each in norms if each.norm is not None and (tied or not each.needs_ties))
 
 
 def _row_means(predictions: Predictions) -> FloatArray:

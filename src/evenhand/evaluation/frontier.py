@@ -1,15 +1,16 @@
 """The frontier between risk and parity: a model for each of many tolerances, for the price of a few."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from evenhand._utils.frames import make_frame
+from evenhand._utils.text import capital
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import as_floats
-from evenhand.dual.costs import Squared
+from evenhand.dual.costs import Cost, Squared
 from evenhand.evaluation.heldout import Measures, read_held_out
 from evenhand.evaluation.paths import (
     NO_LIMIT,
@@ -21,7 +22,6 @@ from evenhand.evaluation.paths import (
     solve_path,
 )
 from evenhand.exceptions import ConvergenceWarning, EvenhandWarning
-from evenhand.metrics import DISTANCES
 from evenhand.plots import FrontierDisplay
 
 
@@ -35,7 +35,7 @@ class Frontier:
     points: tuple[FrontierPoint, ...]  # in the order of epsilon
     base: Measures  # of the scores, before any parity step
     has_target: bool  # the risk is against y, and not against the scores
-    is_squared: bool = True  # the cost is the squared one
+    cost: Cost = field(default_factory=Squared)  # whose mean the risk is
 
     def __repr__(self) -> str:
         low, high = self.points[0].epsilon, self.points[-1].epsilon
@@ -68,10 +68,10 @@ class Frontier:
     def frame(self, backend: str | None = None) -> Any:
         """One row for each epsilon, in increasing order, as a data frame.
 
-        `risk` and `risk_increase`, and for each of the distances `ks`, `tv` and `w1` its largest value
-        (`max_ks`) and that of each group (`ks_<group>`), are of the held-out rows. `fit_violation` (in the
-        norm of the model's parity, largest group), `fit_risk` (distance to the scores) and
-        `optimality_gap` are what the certificate says of the rows of the fit.
+        `risk` and `risk_increase`, and for each of the distances `ks`, `tv` and `w1`, and those of registered
+        notions, its largest value (`max_ks`) and that of each group (`ks_<group>`), are of the held-out
+        rows. `fit_violation` (in the norm of the model's parity, largest group), `fit_risk` (distance to the
+        scores) and `optimality_gap` are what the certificate says of the rows of the fit.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class Frontier:
             "risk": self.risk,
             "risk_increase": self.risk_increase,
         }
-        for name in DISTANCES:
+        for name in self.base.distances:
             table = np.array([point.measures.distances[name] for point in self.points])
             columns[f"max_{name}"] = table.max(axis=1)
             columns |= {f"{name}_{_text(group)}": table[:, g] for g, group in enumerate(self.base.groups)}
@@ -136,9 +136,9 @@ class Frontier:
         return self.points[within[np.argmin(wanted[within])]].model
 
     def _risk_name(self) -> str:
-        if not self.is_squared:
-            return "Expected cost"
-        return FrontierDisplay.risk_name if self.has_target else "Mean squared distance to the scores"
+        if self.has_target:
+            return f"Risk ({self.cost.risk_name})"
+        return capital(self.cost.score_risk_name)
 
     def plot(self, ax: Any = None) -> FrontierDisplay:
         """Draw risk against the largest Kolmogorov-Smirnov distance on the held-out rows.
@@ -228,8 +228,8 @@ def frontier(
         path = default_epsilons(problem, rest) if wanted is None else wanted
         points = solve_path(problem, path, rows, callback)
     _warn_once(caught, points)
-    squared = isinstance(rest.policy_.cost, Squared)
-    return Frontier(tuple(points[::-1]), rows.measure_scores(rest.policy_), rows.target is not None, squared)
+    cost = rest.policy_.cost
+    return Frontier(tuple(points[::-1]), rows.measure_scores(rest.policy_), rows.target is not None, cost)
 
 
 def _check_epsilons(epsilons: Any) -> FloatArray:

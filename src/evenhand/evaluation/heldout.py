@@ -9,13 +9,13 @@ import numpy as np
 from evenhand._kernels.blas import one_blas_thread
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import Labels, Rows, as_floats, check_weights
-from evenhand.dual.costs import Squared
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.estimators.groups import encode_groups, label_columns, row_labels
 from evenhand.estimators.learning import encode_attributes
 from evenhand.estimators.nuisances import class_codes
 from evenhand.estimators.postprocessor import ParityPostprocessor
-from evenhand.metrics import BLOCK_ENTRIES, DISTANCES, GroupMasses, Membership, expected_losses
+from evenhand.metrics import BLOCK_ENTRIES, DISTANCES, GroupMasses, Membership
+from evenhand.metrics.distances import find_distance, group_distances, own_distances
 
 KNOWN = ("y", "sensitive_features", "sample_weight")  # what may be known of held-out rows
 
@@ -26,7 +26,7 @@ class Measures:
 
     groups: tuple[Hashable, ...]
     risk: float
-    distances: dict[str, FloatArray]  # by the names of `evenhand.metrics.DISTANCES`, each (n_groups,)
+    distances: dict[str, FloatArray]  # by name, each (n_groups,)
 
     def largest(self, distance: str) -> float:
         """The distance of the group that is farthest away."""
@@ -57,40 +57,41 @@ class HeldOutRows:
             for start in range(0, len(losses), size):
                 rows = slice(start, start + size)
                 pmf = policy.pmf(self.scores[rows], self.group_proba[rows])
-                losses[rows] = _losses(policy, pmf, target[rows])
+                losses[rows] = policy.cost.expected(pmf, target[rows], atoms)
                 masses += self.members.of_rows(rows) @ pmf
         groups = GroupMasses(self.members.labels, masses, atoms)
-        distances = {name: self._distances(groups, name) for name in DISTANCES}
+        distances = {name: self._distances(groups, name) for name in (*DISTANCES, *own_distances())}
         return Measures(groups.labels, self._average(losses), distances)
 
     def measure_scores(self, policy: SoftmaxPolicy) -> Measures:
         """Measures of the scores as they are, before any parity step, or of the atom that they make cheapest.
 
-        The latter where the cost is not the squared one, and always for the total variation: it sees no
+        The latter where scores are not means, and always for the total variation: it sees no
         more than whether two values are equal, and would call scores without ties as unfair as can be.
         """
-        atoms = policy.support.atoms
+        atoms, cost = policy.support.atoms, policy.cost
         target = self.scores if self.target is None else self.target
-        if isinstance(policy.cost, Squared):
-            nearest = np.searchsorted(atoms[:-1] + np.diff(atoms) / 2, self.scores)
-            rounded = GroupMasses.of_values(atoms[nearest], self.members)
-            exact, losses = GroupMasses.of_values(self.scores, self.members), (self.scores - target) ** 2
+        cheapest = cost.cheapest(self.scores, atoms)
+        exact = rounded = GroupMasses.of_values(atoms[cheapest], self.members)
+        if cost.scores_are_means:
+            exact, losses = GroupMasses.of_values(self.scores, self.members), cost.paired(target, self.scores)
         else:
-            cheapest = policy.cost.table(self.scores, atoms).argmin(axis=1)
-            exact = rounded = GroupMasses.of_values(atoms[cheapest], self.members)
-            losses = np.take_along_axis(policy.cost.table(target, atoms), cheapest[:, None], axis=1)[:, 0]
-        distances = {name: self._distances(rounded if name == "tv" else exact, name) for name in DISTANCES}
+            losses = np.take_along_axis(cost.table(target, atoms), cheapest[:, None], axis=1)[:, 0]
+        distances = {
+            name: self._distances(rounded if find_distance(name).needs_ties else exact, name)
+            for name in (*DISTANCES, *own_distances())
+        }
         return Measures(exact.labels, self._average(losses), distances)
 
     def _distances(self, groups: GroupMasses, name: str) -> FloatArray:
         """Distance of each group to all rows, or to all of its stratum."""
         if self.strata is None:
-            return DISTANCES[name](groups)
+            return group_distances(groups, name)
         out = np.empty(len(groups.labels))
         for stratum in np.unique(self.strata):
             inside = np.flatnonzero(self.strata == stratum)
             labels = tuple(groups.labels[group] for group in inside)
-            out[inside] = DISTANCES[name](GroupMasses(labels, groups.masses[inside], groups.points))
+            out[inside] = group_distances(GroupMasses(labels, groups.masses[inside], groups.points), name)
         return out
 
     def _average(self, losses: FloatArray) -> float:
@@ -208,15 +209,6 @@ def _known_cells(cells: Any, n_rows: int, groups: Labels) -> FloatArray:
                 f"first of them row {twice[0]}: a row is in one group of a stratum, or in none."
             )
     return table.astype(np.float64)
-
-
-def _losses(policy: SoftmaxPolicy, pmf: FloatArray, target: FloatArray) -> FloatArray:
-    """Expected cost of each row, in the user's units."""
-    atoms = policy.support.atoms
-    if isinstance(policy.cost, Squared):
-        return expected_losses(pmf, target, atoms)
-    losses: FloatArray = np.einsum("il,il->i", pmf, policy.cost.table(target, atoms))
-    return losses
 
 
 def _require_mass(members: Membership) -> None:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from evenhand._utils.typing import FloatArray
 from evenhand.metrics._inputs import as_groups, as_prediction, as_vector, as_weights
-from evenhand.metrics.distances import METRICS, OUTCOME_UNITS, distances_between, group_distances, pairs_of
+from evenhand.metrics.distances import Metric, distances_between, find_distance, group_distances, pairs_of
 from evenhand.metrics.masses import GroupMasses, Membership, Predictions, read_groups
 
 
@@ -17,7 +17,7 @@ def unfairness(
     sensitive_features: ArrayLike,
     atoms: ArrayLike | None = None,
     *,
-    metric: str = "ks",
+    metric: Metric = "ks",
     sample_weight: ArrayLike | None = None,
     pairwise: bool = False,
     given: ArrayLike | None = None,
@@ -31,11 +31,12 @@ def unfairness(
     sensitive_features : array of shape (n,)
         Group of each row, labels of any one type.
     atoms : array of shape (n_atoms,), optional
-        Value of each column; only `"w1"`, `"w2"` and `"mean"` need them, and only with a pmf.
-    metric : {"ks", "tv", "w1", "w2", "sup", "mean"}, default="ks"
+        Value of each column; with a pmf `"w1"`, `"w2"`, `"mean"` and the distances of notions need them.
+    metric : {"ks", "tv", "w1", "w2", "sup", "mean"} or parity notion, default="ks"
         `"ks"`: largest difference of the distribution functions (paper, "Evaluation measures");
         `"tv"`: largest difference in the probability of any event; `"w1"`, `"w2"`: Wasserstein distances;
         `"sup"`: largest difference in the probability of one atom; `"mean"`: difference of the means.
+        A notion of your own (`evenhand.parity`), or its name once it is registered, stands for its distance.
     sample_weight : array of shape (n,), optional
         Weight of each row.
     pairwise : bool, default=False
@@ -170,7 +171,7 @@ def parity_score(
     y_pred: ArrayLike,
     *,
     sensitive_features: ArrayLike,
-    metric: str = "ks",
+    metric: Metric = "ks",
     sample_weight: ArrayLike | None = None,
 ) -> float:
     """Minus the largest distance between a group and all rows: 0 is parity, and greater is better.
@@ -188,7 +189,7 @@ def parity_score(
 
 
 def distance_to(
-    reference: ArrayLike, metric: str = "ks", sample_weight: ArrayLike | None = None
+    reference: ArrayLike, metric: Metric = "ks", sample_weight: ArrayLike | None = None
 ) -> Callable[..., float]:
     """A metric `(y_true, y_pred, sample_weight=None)`: the distance of y_pred to the values `reference`.
 
@@ -215,7 +216,7 @@ def distance_to(
         first, second = groups.distributions()
         return float(distances_between(metric, first, second, groups.points))
 
-    distance.__name__ = f"{metric}_distance"
+    distance.__name__ = f"{find_distance(metric).name}_distance"
     return distance
 
 
@@ -228,13 +229,13 @@ def contrast_labels(labels: tuple[Hashable, ...], pairwise: bool) -> tuple[Hasha
     )
 
 
-def check_metric(metric: str, predictions: Predictions | None = None) -> None:
+def check_metric(metric: Metric, predictions: Predictions | None = None) -> None:
     """Refuse an unknown metric, or one that needs the atoms it was not given."""
-    if metric not in METRICS:
-        raise ValueError(f"metric must be one of {', '.join(METRICS)}: got {metric!r}.")
-    if predictions is not None and predictions.points is None and metric in OUTCOME_UNITS:
+    distance = find_distance(metric)
+    if predictions is not None and predictions.points is None and distance.needs_points:
         raise ValueError(
-            f"{metric}_unfairness needs the atoms of a pmf: pass atoms=, the value of each of its columns."
+            f"{distance.name}_unfairness needs the atoms of a pmf: pass atoms=, the value of each of its "
+            "columns."
         )
 
 

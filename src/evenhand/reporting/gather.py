@@ -12,28 +12,28 @@ import sklearn
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from evenhand._utils.text import capital
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import Rows
 from evenhand._utils.version import __version__
+from evenhand.dual.parity import ParityNotion, find_parity
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.frontier import Frontier
 from evenhand.evaluation.heldout import read_held_out
+from evenhand.metrics.distances import Metric
 from evenhand.reporting.data import summarise
 from evenhand.reporting.facts import FEWEST_JUDGED, Asked, Facts, Group, Scale, Stage
 from evenhand.reporting.measure import (
-    METRIC_OF,
     Measured,
     ReportRows,
-    counts_errors,
     measure_policy,
     measure_scores,
-    own_cost,
     sum_policy,
 )
 from evenhand.reporting.proofs import prove_calibration, prove_held_out, prove_optimisation
 from evenhand.reporting.scales import make_scale, spread
 from evenhand.reporting.tolerances import Tolerance, own_epsilon, rows_to_solve, solve_again
-from evenhand.reporting.words import ERROR_RATE, label_text, number, plain_text, within_text
+from evenhand.reporting.words import label_text, number, plain_text, span, within_text
 
 PROPORTIONS = (
     " The slider tells the largest tolerance of a group; those of the others keep their proportions."
@@ -59,13 +59,13 @@ def gather(
     known = {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
     rows = _read(model, seen, known)
     postprocessor: ParityPostprocessor = getattr(model, "postprocessor_", model)
-    asked = _asked(model, postprocessor, rows)
-    before = measure_scores(rows, postprocessor.policy_, asked.metric)
-    own = _own(postprocessor, rows, asked.metric)
+    notion = find_parity(postprocessor.parity)
+    before = measure_scores(rows, postprocessor.policy_, notion)
+    own = _own(postprocessor, rows, notion)
     if frontier is None:
-        others, note = _other_tolerances(postprocessor, rows, asked.metric, n_tolerances)
+        others, note = _other_tolerances(postprocessor, rows, notion, n_tolerances)
     else:
-        others, note = _from_frontier(frontier, _read(frontier.models[0], seen, known), asked.metric, own)
+        others, note = _from_frontier(frontier, _read(frontier.models[0], seen, known), notion, own)
     path = sorted([*others, own], key=lambda each: each.epsilon)
     groups = _groups(rows, postprocessor)
     measured = [before, *(each.measured for each in path)]
@@ -74,7 +74,7 @@ def gather(
         title=title or "Parity report",
         made=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         model=type(model).__name__,
-        asked=asked,
+        asked=_asked(model, postprocessor, rows, notion),
         groups=groups,
         charted=tuple(charts.charted.tolist()),
         scale=charts.scale,
@@ -138,11 +138,15 @@ class _Charts:
         )
 
 
-def _asked(model: Any, postprocessor: ParityPostprocessor, rows: ReportRows) -> Asked:
+def _asked(model: Any, postprocessor: ParityPostprocessor, rows: ReportRows, notion: ParityNotion) -> Asked:
+    epsilon = tuple(postprocessor.epsilon_.tolist())
     return Asked(
-        parity=postprocessor.parity,
-        metric=METRIC_OF[postprocessor.parity],
-        epsilon=tuple(postprocessor.epsilon_.tolist()),
+        parity=notion.name,
+        metric=notion.metric,
+        gap=notion.gap_name,
+        asks=notion.asks.replace("{epsilon}", span(epsilon)),
+        meaning=notion.meaning,
+        epsilon=epsilon,
         groups=tuple(label_text(label, within=rows.within) for label in postprocessor.groups_.tolist()),
         aware=bool(getattr(model, "aware", False)),
         has_target=rows.target is not None,
@@ -152,7 +156,7 @@ def _asked(model: Any, postprocessor: ParityPostprocessor, rows: ReportRows) -> 
     )
 
 
-def _own(postprocessor: ParityPostprocessor, rows: ReportRows, metric: str) -> Tolerance:
+def _own(postprocessor: ParityPostprocessor, rows: ReportRows, metric: Metric) -> Tolerance:
     """The model as it is."""
     sums = sum_policy(rows, postprocessor.policy_)
     return Tolerance(
@@ -193,7 +197,7 @@ def _read(model: Any, X: Any, known: dict[str, Any]) -> ReportRows:
 
 
 def _other_tolerances(
-    postprocessor: ParityPostprocessor, rows: ReportRows, metric: str, n_tolerances: int | None
+    postprocessor: ParityPostprocessor, rows: ReportRows, metric: Metric, n_tolerances: int | None
 ) -> tuple[list[Tolerance], str]:
     """Other tolerances, and a sentence about where they come from."""
     if n_tolerances == 0:
@@ -212,7 +216,7 @@ def _other_tolerances(
 
 
 def _from_frontier(
-    frontier: Frontier, rows: ReportRows, metric: str, own: Tolerance
+    frontier: Frontier, rows: ReportRows, metric: Metric, own: Tolerance
 ) -> tuple[list[Tolerance], str]:
     """The models of a path that the user has made."""
     found = []
@@ -232,11 +236,8 @@ def _from_frontier(
 
 
 def _error_name(postprocessor: ParityPostprocessor, rows: ReportRows) -> str:
-    if counts_errors(postprocessor.policy_):
-        return ERROR_RATE
-    if own_cost(postprocessor.policy_) is not None:
-        return "Expected cost"
-    return "Squared distance to the scores" if rows.target is None else "Mean squared error"
+    cost = postprocessor.policy_.cost
+    return capital(cost.score_risk_name if rows.target is None else cost.risk_name)
 
 
 def _epsilon_of(rows: ReportRows, postprocessor: ParityPostprocessor) -> FloatArray | None:

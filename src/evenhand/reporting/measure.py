@@ -11,13 +11,11 @@ from evenhand._kernels.blas import one_blas_thread
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.evaluation.heldout import HeldOutRows
-from evenhand.metrics import GroupMasses, expected_losses, unfairness
+from evenhand.metrics import GroupMasses, unfairness
 from evenhand.metrics._inputs import block_slices
-from evenhand.metrics.distances import group_distances
+from evenhand.metrics.distances import Metric, find_distance, group_distances
 
 MOST_ENTRIES = 1 << 25  # of a table of groups by distinct scores: 256 MB
-# The distance that each parity notion bounds.
-METRIC_OF = {"cdf": "ks", "pmf": "sup", "mean": "mean", "tv": "tv", "w1": "w1"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,12 +153,12 @@ def sum_policy(rows: ReportRows, policy: SoftmaxPolicy) -> Sums:
         for some in block_slices(len(rows.scores), len(atoms)):
             pmf = policy.pmf(rows.scores[some], rows.group_proba[some])
             members = rows.members(some)
-            losses += members @ _losses(policy, pmf, target[some])
+            losses += members @ policy.cost.expected(pmf, target[some], atoms)
             masses += members @ pmf
     return Sums(masses, losses)
 
 
-def measure_policy(rows: ReportRows, sums: Sums, atoms: FloatArray, metric: str) -> Measured:
+def measure_policy(rows: ReportRows, sums: Sums, atoms: FloatArray, metric: Metric) -> Measured:
     """Measures of a policy from its sums over the rows."""
     groups = GroupMasses(rows.labels, sums.masses[:-1], atoms)
     return _measured(
@@ -172,7 +170,7 @@ def measure_policy(rows: ReportRows, sums: Sums, atoms: FloatArray, metric: str)
     )
 
 
-def _distances(rows: ReportRows, groups: GroupMasses, metric: str) -> FloatArray:
+def _distances(rows: ReportRows, groups: GroupMasses, metric: Metric) -> FloatArray:
     """Distance of each group to all rows, or to all of its stratum."""
     if rows.strata is None:
         return group_distances(groups, metric)
@@ -184,54 +182,26 @@ def _distances(rows: ReportRows, groups: GroupMasses, metric: str) -> FloatArray
     return out
 
 
-def counts_errors(policy: Any) -> bool:
-    """Whether the cost of a decision is one where it is wrong, and nothing where it is right."""
-    matrix = getattr(policy.cost, "matrix", None)
-    return matrix is not None and np.array_equal(matrix, 1.0 - np.eye(*matrix.shape))
-
-
-def own_cost(policy: Any) -> Any:
-    """What predictions cost, where that is not the squared error."""
-    cost = getattr(policy, "cost", None)
-    return None if cost is None or type(cost).__name__ == "Squared" else cost
-
-
-def _losses(policy: SoftmaxPolicy, pmf: FloatArray, target: FloatArray) -> FloatArray:
-    """Expected cost of each row."""
-    atoms, cost = policy.support.atoms, own_cost(policy)
-    if cost is None:
-        return expected_losses(pmf, target, atoms)
-    losses: FloatArray = (pmf * cost.table(target, atoms)).sum(axis=1)
-    return losses
-
-
-def measure_scores(rows: ReportRows, policy: SoftmaxPolicy, metric: str) -> Measured:
+def measure_scores(rows: ReportRows, policy: SoftmaxPolicy, metric: Metric) -> Measured:
     """Measures of the scores as they are, before any parity step.
 
     Only for the charts, and for distances that see no more than whether two values are equal, they are
-    rounded to the nearest atom. Where the cost is not the squared one, the cheapest atom is what the scores
-    would predict.
+    rounded to the nearest atom. Where they are not means, the cheapest atom is what they would predict.
     """
-    atoms, cost = policy.support.atoms, own_cost(policy)
-    if cost is not None:
-        return _measure_cheapest(rows, cost, atoms, metric)
-    borders = atoms[:-1] + np.diff(atoms) / 2
+    atoms, cost = policy.support.atoms, policy.cost
     target = rows.scores if rows.target is None else rows.target
-    sums = _sum_at(rows, np.searchsorted(borders, rows.scores), len(atoms), (rows.scores - target) ** 2)
-    ks = _distances_of_values(rows, "ks")
-    if metric in ("sup", "tv"):
+    places = cost.cheapest(rows.scores, atoms)
+    if not cost.scores_are_means:
+        losses = np.take_along_axis(cost.table(target, atoms), places[:, None], axis=1)[:, 0]
+        return measure_policy(rows, _sum_at(rows, places, len(atoms), losses), atoms, metric)
+    sums = _sum_at(rows, places, len(atoms), cost.paired(target, rows.scores))
+    ks, distance = _distances_of_values(rows, "ks"), find_distance(metric)
+    if distance.needs_ties:
         gap = _distances(rows, GroupMasses(rows.labels, sums.masses[:-1], atoms), metric)
     else:
-        gap = ks if metric == "ks" else _distances_of_values(rows, metric)
+        gap = ks if distance.name == "ks" else _distances_of_values(rows, metric)
     mean = rows.totals(rows.scores) / rows.totals(np.ones(len(rows.scores)))
     return _measured(rows, sums, gap=gap, ks=ks, mean=mean)
-
-
-def _measure_cheapest(rows: ReportRows, cost: Any, atoms: FloatArray, metric: str) -> Measured:
-    places = cost.table(rows.scores, atoms).argmin(axis=1)
-    target = rows.scores if rows.target is None else rows.target
-    losses = np.take_along_axis(cost.table(target, atoms), places[:, None], axis=1)[:, 0]
-    return measure_policy(rows, _sum_at(rows, places, len(atoms), losses), atoms, metric)
 
 
 def _sum_at(rows: ReportRows, places: IntArray, n_atoms: int, losses: FloatArray) -> Sums:
@@ -254,7 +224,7 @@ def _measured(rows: ReportRows, sums: Sums, **by_group: FloatArray) -> Measured:
     )
 
 
-def _distances_of_values(rows: ReportRows, metric: str) -> FloatArray:
+def _distances_of_values(rows: ReportRows, metric: Metric) -> FloatArray:
     """Distance of each group's scores to all scores of its stratum, a few groups at a time.
 
     The others are one group meanwhile: a table of all groups by a million distinct scores would not fit in

@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from evenhand._utils.text import capital
 from evenhand._utils.typing import FloatArray
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
 from evenhand.certificates import HeldOutCertificate, certify_held_out
+from evenhand.dual.parity import find_parity
 from evenhand.estimators.postprocessor import ParityPostprocessor
+from evenhand.metrics import DISTANCES
 from evenhand.plots import CalibrationDisplay
 from evenhand.reporting.facts import Proof
-from evenhand.reporting.measure import METRIC_OF, ReportRows, counts_errors, own_cost
+from evenhand.reporting.measure import ReportRows
 from evenhand.reporting.words import (
-    ERROR_RATE,
     calibration_sentences,
     held_out_sentences,
     label_text,
@@ -54,13 +56,13 @@ def prove_held_out(postprocessor: ParityPostprocessor, rows: ReportRows, epsilon
 
 def _certified(postprocessor: ParityPostprocessor) -> tuple[str, bool]:
     """The distance to bound, and whether it is the one that was asked for."""
-    if len(postprocessor.atoms_) == 2 and postprocessor.parity != "mean":
-        return "ks", postprocessor.parity in ("cdf", "pmf", "tv")  # one number, by whatever name
-    asked = METRIC_OF[postprocessor.parity]
-    if asked in ("ks", "tv", "w1"):
+    asked = find_parity(postprocessor.parity).metric
+    if len(postprocessor.atoms_) == 2 and asked != "mean":
+        return "ks", asked in ("ks", "sup", "tv")  # one number, by whatever name
+    if asked in DISTANCES:
         return asked, True
     # Of classes without an order, total variation bounds the gap of each.
-    return ("tv" if own_cost(postprocessor.policy_) is not None else "ks"), False
+    return ("ks" if postprocessor.policy_.cost.scores_are_means else "tv"), False
 
 
 def _joined(parts: Sequence[HeldOutCertificate]) -> HeldOutCertificate:
@@ -83,10 +85,10 @@ def prove_optimisation(model: Any, rows: ReportRows) -> Proof:
     numbers = certificate.to_dict()
     numbers["groups"] = [label_text(group, within=rows.within) for group in certificate.groups]
     del numbers["calibration"]  # has a section of its own
-    policy = getattr(model, "postprocessor_", model).policy_
-    error = "The mean squared distance to the scores"
-    if own_cost(policy) is not None:
-        error = f"{ERROR_RATE if counts_errors(policy) else 'Expected cost'}, by the scores,"
+    cost = getattr(model, "postprocessor_", model).policy_.cost
+    error = f"The mean {cost.score_risk_name}"
+    if cost.score_risk_name == cost.risk_name:
+        error = f"{capital(cost.risk_name)}, by the scores,"
     return Proof(optimisation_sentences(certificate, error), numbers)
 
 

@@ -13,6 +13,7 @@ from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.frontier import frontier
 from evenhand.evaluation.paths import NO_LIMIT, FrontierPoint, default_epsilons, fit_at_rest
 from evenhand.exceptions import EvenhandWarning
+from evenhand.metrics.distances import Metric
 from evenhand.reporting.measure import Measured, ReportRows, Sums, measure_policy, sum_policy
 
 MOST_SOLVED = 20_000  # rows of a half that the parity step is solved on: more move the answer little
@@ -43,7 +44,7 @@ def own_epsilon(postprocessor: ParityPostprocessor) -> float:
 
 
 def solve_again(
-    postprocessor: ParityPostprocessor, rows: ReportRows, metric: str, n_tolerances: int | None
+    postprocessor: ParityPostprocessor, rows: ReportRows, metric: Metric, n_tolerances: int | None
 ) -> list[Tolerance]:
     """The parity step at other tolerances, each half of the rows judging what the other half gave.
 
@@ -55,7 +56,7 @@ def solve_again(
     postprocessor : ParityPostprocessor
         Fitted.
     rows : ReportRows
-    metric : str
+    metric : str or ParityNotion
         The distance to report as `gap`.
     n_tolerances : int or None
         How many, beside the model's own; None: 13, or 7 where groups and atoms are many.

@@ -58,12 +58,14 @@ def fit(
     holdout: opt.Holdout = "20%",
     beta: opt.Beta = "auto",
     calibration: opt.Calibration = None,
+    solver: opt.Solver = None,
     min_group_size: opt.MinGroupSize = 10,
     merge_small: opt.MergeSmall = False,
     seed: opt.Seed = None,
     jobs: opt.Jobs = None,
     input_format: opt.InputFormat = None,
     delimiter: opt.Delimiter = None,
+    plugin: opt.Plugin = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
     debug: opt.Debug = False,
@@ -105,6 +107,7 @@ def fit(
             attributes=attributes,
             cost=None if cost is None else read_cost(cost),
             cost_matrix=cost_matrix,
+            solver=solver,
         )
         | {"epsilon": read_epsilon(epsilon or ["0.05"])},
     )

@@ -16,6 +16,7 @@ EXAMPLE = "Example: `evenhand info model.evenhand`"
 def info(
     model: opt.ModelFile,
     trust: opt.Trust = None,
+    plugin: opt.Plugin = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
     debug: opt.Debug = False,

@@ -13,6 +13,7 @@ from evenhand.certificates import certify
 from evenhand.dual.costs import make_cost, same_cost
 from evenhand.dual.forms import form_of, gradient_map_norm
 from evenhand.dual.grid import warn_of_clipping
+from evenhand.dual.parity import find_parity
 from evenhand.estimators.draws import key_from
 from evenhand.estimators.solved_step import SolvedStep
 from evenhand.estimators.streaming.blocks import FIRST_MARK, GROWTH, solve_rows, take_block
@@ -139,7 +140,7 @@ class PartialFit(SolvedStep):
             stream = self._stream_of_fit() if hasattr(self, "policy_") else None
         if stream is None:
             return _new_stream(rows, settings)
-        if stream.step.parity != self.parity:
+        if find_parity(stream.step.parity) != find_parity(self.parity):
             raise ValueError(
                 f"parity is {self.parity!r}, but the stream began with {stream.step.parity!r}: its "
                 "multipliers have no meaning for another notion. Start a new model."

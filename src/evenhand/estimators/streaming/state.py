@@ -12,6 +12,7 @@ from evenhand.certificates import Measures
 from evenhand.dual.costs import Cost
 from evenhand.dual.forms import form_of
 from evenhand.dual.objective import penalty
+from evenhand.dual.parity import ParityNotion
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.step import ParityStep
 from evenhand.estimators.streaming.moments import Moments
@@ -26,7 +27,7 @@ BLOCK_ROWS = 2_048  # rows taken together; of 1024, 2048 and 4096 the parity on 
 class Settings:
     """What the user asked for in a call, checked."""
 
-    parity: Any
+    parity: str | ParityNotion
     epsilon: FloatArray  # in the user's units, (n_groups,)
     groups: tuple[Hashable, ...]
     atoms: Any
