@@ -13,7 +13,7 @@ from evenhand._utils.validation import Rows
 from evenhand.dual.costs import Squared
 from evenhand.dual.grid import uniform_support
 from evenhand.dual.step import ParityStep
-from evenhand.tables.outofcore import spool
+from evenhand.tables import spool
 
 LOG_2 = np.log(2.0)
 

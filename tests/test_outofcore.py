@@ -21,8 +21,9 @@ from evenhand.dual.costs import Squared
 from evenhand.dual.grid import uniform_support
 from evenhand.dual.step import ParityStep
 from evenhand.exceptions import ClippingWarning, ConvergenceWarning, InterruptWarning
-from evenhand.tables.outofcore import TableProgress, batch, fit_table, iter_predictions, predict_table, spool
-from evenhand.tables.outofcore.sources import open_source
+from evenhand.tables import batch, spool
+from evenhand.tables.outofcore import TableProgress, fit_table, iter_predictions, predict_table
+from evenhand.tables.sources import open_source
 from tests.tables import DATA, GROUPS, N_ROWS, NAMES, TABLE, fit_in_memory, make_step, write_table
 
 
@@ -115,11 +116,11 @@ def test_only_the_columns_that_are_needed_are_read(table_path, monkeypatch):
     read = []
     original = open_source
 
-    def spy(source, columns):
+    def spy(source, columns, **options):
         read.append(columns)
-        return original(source, columns)
+        return original(source, columns, **options)
 
-    monkeypatch.setattr("evenhand.tables.outofcore.rows.open_source", spy)
+    monkeypatch.setattr("evenhand.tables.model_inputs.open_source", spy)
     fit_table(make_step(), table_path, **NAMES)
     assert read == [["score", *GROUPS]]
 
@@ -127,8 +128,8 @@ def test_only_the_columns_that_are_needed_are_read(table_path, monkeypatch):
 @pytest.mark.parametrize(
     ("source", "error", "message"),
     [
-        (17, TypeError, "path of a Parquet"),
-        ("no/such/file", FileNotFoundError, "no file or folder"),
+        (17, TypeError, "path of a CSV, Parquet"),
+        ("no/such/file", FileNotFoundError, "No such file or folder"),
         ([], ValueError, "no rows"),
         ([object()], TypeError, "gives frames"),
         (pd.DataFrame({"score": [0.1]}), Exception, "a|b|c"),

@@ -12,8 +12,10 @@ from evenhand.cli.rows import LabelledRows
 from evenhand.cli.tasks import Task
 from evenhand.estimators.cells import Notion, choose_outcomes
 from evenhand.estimators.learning import factor_values
-from evenhand.tables.columns import as_numbers, require_columns
-from evenhand.tables.files import Source, read_table
+from evenhand.tables.columns import as_numbers
+from evenhand.tables.files import read_table
+from evenhand.tables.formats import require_columns
+from evenhand.tables.sources import open_source
 
 
 def settle(settings: Mapping[str, Any], task: Task, rows: LabelledRows) -> dict[str, Any]:
@@ -36,7 +38,7 @@ def settle(settings: Mapping[str, Any], task: Task, rows: LabelledRows) -> dict[
 
 def read_costs(path: str, classes: tuple[str, ...]) -> Any:
     """A cost matrix: a row for each true class, named in the first column, a column for each decision."""
-    table = read_table(Source.of(path))
+    table = read_table(open_source(path))
     first, *decisions = table.column_names
     rows = [str(label).strip() for label in table.column(first).to_pylist()]
     if sorted(rows) != sorted(classes) or sorted(decisions) != sorted(classes):

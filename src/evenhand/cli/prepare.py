@@ -15,7 +15,8 @@ from evenhand.cli.terminal import Terminal
 from evenhand.dual.parity import PARITIES
 from evenhand.estimators.cells import ATTRIBUTES, CRITERIA
 from evenhand.solvers import SOLVERS
-from evenhand.tables.files import Source, read_table
+from evenhand.tables.files import read_table
+from evenhand.tables.sources import Source
 
 MOST_HELD_OUT = 0.9
 

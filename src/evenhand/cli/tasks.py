@@ -16,7 +16,7 @@ from evenhand.dual.parity import ParityNotion
 from evenhand.estimators.nuisances import class_codes, default_classifier, default_regressor
 from evenhand.metrics.distances import find_distance
 from evenhand.tables.columns import as_classes, as_numbers, find_column, find_kind
-from evenhand.tables.errors import TableError
+from evenhand.tables.formats import TableError
 
 AUTO = "auto"
 MOST_CLASSES = 20  # that a column of text is taken for; beyond, it is more likely numbers with a slip

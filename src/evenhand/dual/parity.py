@@ -31,16 +31,21 @@ from evenhand.dual.operators import (
 __all__ = [
     "METRICS",
     "PARITIES",
+    "CdfParity",
     "Cumulative",
     "Dense",
     "Functional",
     "Identity",
     "L1Norm",
+    "MeanParity",
     "Norm",
     "Operator",
     "Parity",
     "ParityNotion",
+    "PmfParity",
     "SupNorm",
+    "TvParity",
+    "W1Parity",
     "find_parity",
     "make_parity",
     "matrix",
@@ -175,16 +180,18 @@ class PmfParity(ParityNotion):
     )
 
     def operator(self, atoms: FloatArray) -> Operator:
+        """A."""
         return Identity(len(atoms))
 
     def unavoidable(self, atoms: FloatArray) -> float:
+        """Share of `|E[t_s]|` that every policy violates."""
         # the atoms' violations sum to E[t_s], and the uniform policy shares it out evenly
         return 1.0 / len(atoms)
 
 
 @dataclass(frozen=True)
 class CdfParity(ParityNotion):
-    """Equal distribution functions: the Kolmogorov-Smirnov distance."""
+    """Equal share of predictions below every threshold: the Kolmogorov-Smirnov distance."""
 
     name = "cdf"
     metric = "ks"
@@ -198,17 +205,20 @@ class CdfParity(ParityNotion):
     )
 
     def operator(self, atoms: FloatArray) -> Operator:
+        """A."""
         return Cumulative(np.ones(len(atoms) - 1))
 
     def unavoidable(self, atoms: FloatArray) -> float:
+        """Share of `|E[t_s]|` that every policy violates."""
         # the Kolmogorov distance counts the last atom too, where the violation is E[t_s] for any policy
         return 1.0
 
 
 @dataclass(frozen=True)
 class MeanParity(ParityNotion):
-    """Equal means; a constant policy at the normalised scale's zero has no violation."""
+    """Equal average prediction."""
 
+    # A constant policy whose mean is zero on the normalised scale has no violation.
     name = metric = "mean"
     in_outcome_units = True
     gap_name = "gap in means"
@@ -216,12 +226,13 @@ class MeanParity(ParityNotion):
     meaning = "The gap of a group is the difference between its average prediction and everybody's."
 
     def operator(self, atoms: FloatArray) -> Operator:
+        """A."""
         return Functional(atoms)
 
 
 @dataclass(frozen=True)
 class TvParity(ParityNotion):
-    """Equal distributions, in total variation."""
+    """Equal probability of every set of predictions at once: total variation."""
 
     name = metric = "tv"
     asks = "The total variation distance of a group's predictions to everybody's may be at most {epsilon}."
@@ -231,20 +242,24 @@ class TvParity(ParityNotion):
     )
 
     def operator(self, atoms: FloatArray) -> Operator:
+        """A."""
         return Identity(len(atoms))
 
     def norm(self, atoms: FloatArray) -> Norm:
+        """The norm over its rows."""
         return L1Norm(scale=0.5)
 
     def unavoidable(self, atoms: FloatArray) -> float:
+        """Share of `|E[t_s]|` that every policy violates."""
         # the violations sum to E[t_s], so half the sum of their sizes is at least half of that
         return 0.5
 
 
 @dataclass(frozen=True)
 class W1Parity(ParityNotion):
-    """Equal distributions, in Wasserstein-1; with all on the last atom there is no violation."""
+    """Predictions that lie alike, on average over the distribution: Wasserstein-1."""
 
+    # All on the last atom, neither distribution function has begun to rise below it.
     name = metric = "w1"
     in_outcome_units = True
     asks = (
@@ -257,9 +272,11 @@ class W1Parity(ParityNotion):
     )
 
     def operator(self, atoms: FloatArray) -> Operator:
+        """A."""
         return Cumulative(np.diff(atoms))  # the area between two step functions
 
     def norm(self, atoms: FloatArray) -> Norm:
+        """The norm over its rows."""
         return L1Norm()
 
 

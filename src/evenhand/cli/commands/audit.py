@@ -16,8 +16,10 @@ from evenhand.cli.terminal import Terminal
 from evenhand.evaluation.audit import Audit
 from evenhand.evaluation.audit import audit as measure
 from evenhand.metrics.distances import find_distance
-from evenhand.tables.columns import as_classes, as_numbers, find_column, find_kind, require_columns
-from evenhand.tables.files import Source, read_table
+from evenhand.tables.columns import as_classes, as_numbers, find_column, find_kind
+from evenhand.tables.files import read_table
+from evenhand.tables.formats import require_columns
+from evenhand.tables.sources import Source, open_source
 from evenhand.tables.writing import require_writable, write_frame
 
 EXAMPLE = (
@@ -68,7 +70,7 @@ def audit(
     require_writable(output)
     limit = None if fail_above is None else read_share(fail_above, "--fail-above")
     parts = Parts(target, tuple(sensitive), weight)
-    source = Source.of(data, input_format, delimiter)
+    source = open_source(data, format=input_format, delimiter=delimiter)
     if model is None:
         found, metric = audit_columns(source, parts, str(prediction), baseline, terminal)
     else:

@@ -8,6 +8,7 @@ import numpy as np
 import typer
 
 from evenhand._kernels import reference
+from evenhand._utils.progress import report_progress
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import Rows
 from evenhand.cli import options as opt
@@ -32,8 +33,8 @@ def bench(
 ) -> int:
     """Time the parity step against plain NumPy, here and now: the ratios of one run."""
     terminal = Terminal(quiet, as_json)
-    with terminal.working("Measuring") as advance:
-        found = smallest_times(_runs(rows), rounds, advance)
+    with terminal.working("Measuring"):
+        found = smallest_times(_runs(rows), rounds)
     pass_, draws = found["NumPy: one gradient pass"], found["NumPy: draws"]
     against = {name: draws if "draw" in name.lower() else pass_ for name in found}
     terminal.say(f"{rows} rows, {N_ATOMS} atoms, two groups; the smallest of {rounds} times.")
@@ -46,9 +47,7 @@ def bench(
     return ExitCode.OK
 
 
-def smallest_times(
-    runs: Mapping[str, Callable[[], object]], rounds: int, advance: Callable[[float, float | None], None]
-) -> dict[str, float]:
+def smallest_times(runs: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
     """Seconds of each run, the smallest of interleaved rounds after one that compiles and warms up."""
     best = dict.fromkeys(runs, np.inf)
     for round_ in range(rounds + 1):
@@ -57,7 +56,7 @@ def smallest_times(
             run()
             if round_:
                 best[name] = min(best[name], time.perf_counter() - begin)
-            advance(round_ * len(runs) + place, (rounds + 1) * len(runs))
+            report_progress("runs", round_ * len(runs) + place, (rounds + 1) * len(runs))
     return best
 
 

@@ -18,7 +18,7 @@ from evenhand.dual.parity import find_parity
 from evenhand.evaluation.frontier import Frontier
 from evenhand.evaluation.paths import N_POINTS, FrontierPoint
 from evenhand.metrics.distances import find_distance, own_distances
-from evenhand.tables.files import Source
+from evenhand.tables.sources import open_source
 from evenhand.tables.writing import require_writable, write_frame
 
 EXAMPLE = "Example: `evenhand frontier loans.csv --target amount --sensitive sex -o frontier.csv`"
@@ -70,8 +70,21 @@ def frontier(
     """
     terminal = Terminal(quiet, as_json)
     require_writable(output, plot)
+    settings = model_settings(
+        parity,
+        beta,
+        calibration,
+        seed,
+        jobs,
+        criterion=criterion,
+        pos_label=pos_label,
+        conditional_on=conditional_on,
+        attributes=attributes,
+        cost=None if cost is None else read_cost(cost),
+        cost_matrix=cost_matrix,
+    )
     asked = Learning(
-        Source.of(data, input_format, delimiter),
+        open_source(data, format=input_format, delimiter=delimiter),
         Parts(
             target,
             tuple(sensitive),
@@ -86,19 +99,7 @@ def frontier(
         holdout,
         min_group_size,
         merge_small,
-        model_settings(
-            parity,
-            beta,
-            calibration,
-            seed,
-            jobs,
-            criterion=criterion,
-            pos_label=pos_label,
-            conditional_on=conditional_on,
-            attributes=attributes,
-            cost=None if cost is None else read_cost(cost),
-            cost_matrix=cost_matrix,
-        ),
+        settings,
     )
     epsilons = [read_share(each, "--epsilon") for piece in epsilon or () for each in piece.split(",")]
     prepared = prepare(asked, terminal)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.base import clone
 
+from evenhand._utils.progress import report_progress
 from evenhand._utils.validation import Rows, check_epsilon, require_mass
 from evenhand.dual.costs import Squared, make_cost
 from evenhand.dual.grid import Support, automatic_n_atoms
@@ -19,10 +20,10 @@ from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.estimators.selection import is_cv
 from evenhand.exceptions import ConvergenceWarning, InterruptWarning
 from evenhand.solvers import Callback, Progress, Solver, run_and_warn
-from evenhand.tables.outofcore.progress import Reporter, TableProgress, reporting
-from evenhand.tables.outofcore.rows import Model, TableReader, make_reader, read_weights
-from evenhand.tables.outofcore.sources import blaming, count_rows
-from evenhand.tables.outofcore.spool import BLOCK_ROWS, Spool
+from evenhand.tables.model_inputs import Model, TableReader, make_reader, read_weights
+from evenhand.tables.progress import Reporter, showing
+from evenhand.tables.sources import blaming, count_rows
+from evenhand.tables.spool import BLOCK_ROWS, Spool
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
@@ -88,18 +89,16 @@ def fit_table(
     array([0.05 , 0.025])
     """
     reader = make_reader(model, columns, scores, group_proba, sensitive_features, strata)
-    with reporting(progress) as report, Spool(folder) as spool:
-        _read_into(spool, reader, source, sample_weight, report)
+    with showing(progress), Spool(folder) as spool:
+        _read_into(spool, reader, source, sample_weight)
         if isinstance(model, ParityPostprocessor):
-            _fit_step(model, spool, report)
+            _fit_step(model, spool)
         else:
-            model._install_step(_fit_step(model._postprocessor(model.notion_), spool, report))
+            model._install_step(_fit_step(model._postprocessor(model.notion_), spool))
     return model
 
 
-def _read_into(
-    spool: Spool, reader: TableReader, source: Any, sample_weight: str | None, report: Reporter
-) -> None:
+def _read_into(spool: Spool, reader: TableReader, source: Any, sample_weight: str | None) -> None:
     """Score every row and put it on disk."""
     table = reader.open(source, sample_weight)
     n_read = 0
@@ -111,7 +110,7 @@ def _read_into(
                     reader.rows(block, spool.groups, spool.strata), read_weights(block, sample_weight)
                 )
             n_read = after
-            report(TableProgress("read", n_read, table.n_rows))
+            report_progress("read", n_read, table.n_rows)
     except KeyboardInterrupt:
         if spool.n_rows == 0:
             raise
@@ -124,11 +123,11 @@ def _read_into(
         raise ValueError("The table has no rows, or none of positive weight: give at least one.")
 
 
-def _fit_step(step: ParityPostprocessor, spool: Spool, report: Reporter) -> ParityPostprocessor:
+def _fit_step(step: ParityPostprocessor, spool: Spool) -> ParityPostprocessor:
     """Fit a post-processor on the rows of a spool."""
 
     def show(now: Progress) -> None:
-        report(TableProgress("solve", now.n_iter, None))
+        report_progress("solve", now.n_iter)
 
     require_mass(spool.groups or (), spool.group_mass())
     if spool.n_rows <= _memory_rows(step, spool):
