@@ -133,7 +133,8 @@ def in_memory(value):
 
 
 def own_solvers():
-    return [cls for cls in classes.objects().values() if issubclass(cls, Solver) and is_own(cls)]
+    known = stored_classes().values()
+    return [cls for cls in known if issubclass(cls, Solver) and is_own(cls) and classes.is_object(cls)]
 
 
 @pytest.mark.filterwarnings("ignore::evenhand.exceptions.ConvergenceWarning")
