@@ -16,9 +16,6 @@ from evenhand.dual.parity import PARITIES
 from evenhand.solvers import SOLVERS
 
 MODULES = {"A new parity notion": "cutoffs", "A new cost": "relative"}  # the file that a section begins with
-# Sections whose blocks with `eh.save`, and whose commands, wait until model files take classes from outside.
-# Take a name out of this set, and its section is run whole.
-NOT_SAVED_YET = {"A new cost"}
 CUTOFFS = (0.0, 0.3)
 BETA = 20_000.0
 
@@ -47,12 +44,10 @@ def outside(sections, tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
-def take_all_the_way(section, title, run):
+def take_all_the_way(section, run):
     """Run the blocks of a section in their order; what they leave behind, and what commands print."""
     names, told = {}, []
     for language, text in section[1:]:
-        if title in NOT_SAVED_YET and (language == "console" or "eh.save" in text):
-            continue
         if language == "python":
             exec(text, names)
         else:
@@ -63,12 +58,11 @@ def take_all_the_way(section, title, run):
     return names, told
 
 
-def check_saved(names, title):
+def check_saved(names):
     """The model that came back from its file is the one that was saved."""
-    if title not in NOT_SAVED_YET:
-        model, again, rows = names["model"], names["again"], names["new"].data[:50]
-        np.testing.assert_array_equal(again.predict_pmf(rows), model.predict_pmf(rows))
-        again.partial_fit(names["first"].data)
+    model, again, rows = names["model"], names["again"], names["new"].data[:50]
+    np.testing.assert_array_equal(again.predict_pmf(rows), model.predict_pmf(rows))
+    again.partial_fit(names["first"].data)
 
 
 def gaps_above(pmf, atoms, groups, cutoffs=CUTOFFS):
@@ -102,8 +96,7 @@ def test_an_example_is_shorter_than_sixty_lines(sections, title):
 
 
 def test_a_notion_goes_all_the_way(sections, outside, run):
-    title = "A new parity notion"
-    names, told = take_all_the_way(sections[title], title, run)
+    names, told = take_all_the_way(sections["A new parity notion"], run)
     new, atoms, found = names["new"], names["atoms"], names["found"]
     groups = new.sensitive_features
     by_hand = gaps_above(names["pmf"], atoms, groups)
@@ -120,7 +113,7 @@ def test_a_notion_goes_all_the_way(sections, outside, run):
     after = gaps_above(names["model"].predict_pmf(new.data), atoms, groups)
     assert f"with a gap of {max(after.values()):.3g}" in card
     assert names["model"].postprocessor_.stream_.n_rows == len(new.data)
-    check_saved(names, title)
+    check_saved(names)
     fitted, audited, reported = told
     assert "Parity 'share_above': asked for at most 0.05" in fitted
     assert "share_above before" in fitted
@@ -129,8 +122,7 @@ def test_a_notion_goes_all_the_way(sections, outside, run):
 
 
 def test_a_cost_goes_all_the_way(sections, outside, run):
-    title = "A new cost"
-    names, told = take_all_the_way(sections[title], title, run)
+    names, told = take_all_the_way(sections["A new cost"], run)
     new, atoms, pmf = names["new"], names["atoms"], names["pmf"]
     scale = np.maximum(np.abs(new.target), 0.2)[:, None]
     costs = np.abs(new.target[:, None] - atoms) / scale
@@ -142,7 +134,7 @@ def test_a_cost_goes_all_the_way(sections, outside, run):
     assert "Mean relative error went from" in (outside / "card.md").read_text()
     assert "Mean relative error" in (outside / "report.html").read_text()
     assert names["model"].postprocessor_.stream_.n_rows == len(new.data)
-    check_saved(names, title)
+    check_saved(names)
     for out in told[:2]:
         assert "Risk (mean relative error)" in out
 

@@ -15,6 +15,7 @@ from evenhand import ParityPostprocessor, load, save, solvers
 from evenhand._utils.stored import find_fault, is_own, stored_classes, stored_name
 from evenhand.calibration import Calibrator
 from evenhand.dual import costs
+from evenhand.dual.parity import PARITIES, ParityNotion
 from evenhand.estimators.selection import Selection
 from evenhand.modelfile import ModelFileError, Stored, classes
 from evenhand.modelfile.codec import Decoder, Encoder
@@ -64,6 +65,28 @@ class Doubled(costs.Absolute):
         return np.where(away > self.beyond, 2.0 * away, away)
 
 
+@dataclass(frozen=True)
+class Relative(costs.Cost):
+    """Distance over the size of the score."""
+
+    least: float = 0.2
+
+    def table(self, scores, atoms):
+        return np.abs(scores[:, None] - atoms) / np.maximum(np.abs(scores), self.least)[:, None]
+
+
+@dataclass(frozen=True)
+class ShareAbove(ParityNotion):
+    """Equal shares above a few cutoffs."""
+
+    cutoffs: tuple[float, ...]
+
+    name = "share_above"
+
+    def operator(self, atoms):
+        return np.array([atoms > cutoff for cutoff in self.cutoffs])
+
+
 class Colour(Stored, enum.Enum):
     RED = 1
     BLUE = 2
@@ -110,7 +133,8 @@ def in_memory(value):
 
 
 def own_solvers():
-    return [cls for cls in classes.objects().values() if issubclass(cls, Solver) and is_own(cls)]
+    known = stored_classes().values()
+    return [cls for cls in known if issubclass(cls, Solver) and is_own(cls) and classes.is_object(cls)]
 
 
 @pytest.mark.filterwarnings("ignore::evenhand.exceptions.ConvergenceWarning")
@@ -129,16 +153,27 @@ def test_every_solver_that_is_exported_is_among_them():
     assert found == {Solver, *own_solvers()}
 
 
-def test_a_cost_from_outside_comes_back(tmp_path):
-    model = fit(cost=Doubled(0.7))
+@pytest.mark.parametrize("cost", [Doubled(0.7), Relative(0.3)])
+def test_a_cost_from_outside_comes_back(cost, tmp_path):
+    model = fit(cost=cost)
     again = round_trip(model, tmp_path / "model")
-    assert again.cost == again.policy_.cost == Doubled(0.7)
+    assert again.cost == again.policy_.cost == cost
     assert again.predict_pmf(SCORES, PROBA).tobytes() == model.predict_pmf(SCORES, PROBA).tobytes()
 
 
-def test_a_stream_goes_on_with_the_solver_and_the_cost_from_its_file(tmp_path):
+@pytest.mark.parametrize("parity", [ShareAbove((0.0, 0.5)), *PARITIES.values()], ids=lambda one: one.name)
+def test_a_parity_notion_comes_back(parity, tmp_path):
+    model = fit(parity=parity)
+    again = round_trip(model, tmp_path / "model")
+    assert again.parity == again.step_.parity == parity
+    assert again.predict_pmf(SCORES, PROBA).tobytes() == model.predict_pmf(SCORES, PROBA).tobytes()
+    assert again.fit(SCORES, PROBA).multipliers_.tobytes() == model.multipliers_.tobytes()
+
+
+def test_a_stream_goes_on_with_the_solver_the_cost_and_the_notion_from_its_file(tmp_path):
     rows = np.tile(SCORES, 40), np.tile(PROBA, (40, 1))
-    model = ParityPostprocessor(atoms=9, solver=Batch(tol=1e-5), cost=Doubled()).partial_fit(*rows)
+    asked = {"solver": Batch(tol=1e-5), "cost": Doubled(), "parity": ShareAbove((0.0,))}
+    model = ParityPostprocessor(atoms=9, **asked).partial_fit(*rows)
     again = round_trip(model, tmp_path / "model")
     for one in (model, again):
         one.partial_fit(*rows)
@@ -149,6 +184,19 @@ def test_parts_of_a_class_from_outside_come_back():
     again = in_memory([Palette((Colour.RED, Colour.BLUE), Palette(()))])[0]
     assert (again.colours, again.n_colours) == ((Colour.RED, Colour.BLUE), 2)
     assert type(again.inner) is Palette
+
+
+def test_the_class_of_the_format_s_page_takes_part(project_root):
+    page = (project_root / "docs" / "model-file.md").read_text().partition("## A class of your own")[2]
+    code = page.partition("```python\n")[2].partition("```")[0]
+    space = {"__name__": "mymodule"}
+    exec(code, space)
+    level = space["Level"](0.3)
+    assert in_memory(level) == level
+    assert "`mymodule.Level`" in page
+    assert stored_name(type(level)) == "mymodule.Level"
+    with pytest.raises(TypeError, match="its share is not between 0 and 1"):
+        in_memory(space["Level"](2.0))
 
 
 # names
@@ -200,7 +248,8 @@ def test_a_class_that_is_not_defined_yet_is_named_and_nothing_is_imported_for_it
 
 
 @pytest.mark.parametrize(
-    "name", ["Solver", "StochasticSolver", "SolvedStep", "ParityEstimator", f"{__name__}.Bare", "Stored"]
+    "name",
+    ["Solver", "StochasticSolver", "SolvedStep", "ParityEstimator", "Cost", f"{__name__}.Bare", "Stored"],
 )
 @pytest.mark.parametrize("kind", ["object", "model"])
 def test_bases_and_classes_without_fields_are_not_built(kind, name):

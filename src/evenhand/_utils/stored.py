@@ -56,9 +56,10 @@ def is_own(cls: type) -> bool:
 def find_fault(value: Stored) -> str | None:
     """The first thing that is wrong with an object, or None."""
     try:
-        return next(iter(value.faults()), None)
+        fault = next(iter(value.faults()), None)
     except Exception as error:  # of content so far from what is expected that no check foresaw it
-        return f"{type(error).__name__} while it was checked: {error}"
+        fault = f"{type(error).__name__} while it was checked: {error}"
+    return fault and fault.removesuffix(".")
 
 
 def is_floats(value: object, *shape: int | None) -> bool:

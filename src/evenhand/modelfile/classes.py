@@ -25,25 +25,32 @@ from evenhand._utils.stored import Stored, find_fault, is_own, stored_classes
 
 _SPLITTERS = (GroupKFold, KFold, ShuffleSplit, StratifiedGroupKFold, StratifiedKFold, StratifiedShuffleSplit)
 SPLITTERS: dict[str, type] = {cls.__name__: cls for cls in _SPLITTERS}
+# a pipeline is written by its parts only where one of ours is inside; skops writes the others
+_OF_SCIKIT_LEARN: dict[tuple[str, str], type] = {
+    ("model", "Pipeline"): Pipeline,
+    **{("splitter", name): cls for name, cls in SPLITTERS.items()},
+}
 
 
-def models() -> dict[str, type]:
-    """Classes of the kind `model`: a pipeline is written so only where one of ours is inside."""
-    return {name: cls for name, cls in stored_classes().items() if _is_model(cls)} | {"Pipeline": Pipeline}
+def find_class(kind: str, name: str) -> type | None:
+    """The class of this kind that a file calls `name`, if there is one by now."""
+    if (kind, name) in _OF_SCIKIT_LEARN:
+        return _OF_SCIKIT_LEARN[kind, name]
+    cls = stored_classes().get(name)
+    return cls if cls is not None and kind_of(cls) == kind else None
 
 
-def enums() -> dict[str, type[Enum]]:
-    """Classes of the kind `enum`."""
-    return {name: cls for name, cls in stored_classes().items() if issubclass(cls, Enum)}
-
-
-def objects() -> dict[str, type[Stored]]:
-    """Classes of the kind `object`: dataclasses, and not those that merely inherit from one."""
-    return {name: cls for name, cls in stored_classes().items() if is_object(cls)}
+def kind_of(cls: type) -> str | None:
+    """How a class that takes part is written: as "object", "model" or "enum"; None where it is a base."""
+    if issubclass(cls, Enum):
+        return "enum"
+    if is_object(cls):
+        return "object"
+    return "model" if _is_model(cls) else None
 
 
 def is_object(cls: type) -> bool:
-    """Whether a class says by its own fields what it consists of."""
+    """Whether a class says what it consists of: a dataclass, and not one that merely inherits from one."""
     return issubclass(cls, Stored) and "__dataclass_fields__" in vars(cls) and not inspect.isabstract(cls)
 
 

@@ -199,7 +199,7 @@ class Decoder:
     def _enum(self, tree: Json, where: str, depth: int) -> Enum:
         if not isinstance(tree, list) or len(tree) != 2 or not all(isinstance(part, str) for part in tree):
             raise ModelFileError(f"{where} is not a member of an enumeration.")
-        cls = _listed(classes.enums(), tree[0], where)
+        cls = _find_class("enum", tree[0], where)
         if tree[1] not in cls.__members__:
             raise ModelFileError(f"{where}: {tree[0]} has no {_shown(tree[1])}.")
         member: Enum = cls.__members__[tree[1]]
@@ -207,11 +207,11 @@ class Decoder:
 
     def _object(self, tree: Json, where: str, depth: int) -> Any:
         name, stored = _parts(tree, ("class", "fields"), where)
-        return self._with_params(_listed(classes.objects(), name, where), stored, where, depth)
+        return self._with_params(_find_class("object", name, where), stored, where, depth)
 
     def _splitter(self, tree: Json, where: str, depth: int) -> Any:
         name, stored = _parts(tree, ("class", "params"), where)
-        return self._with_params(_listed(classes.SPLITTERS, name, where), stored, where, depth)
+        return self._with_params(_find_class("splitter", name, where), stored, where, depth)
 
     def _model(self, tree: Json, where: str, depth: int) -> Any:
         requests = None
@@ -219,7 +219,7 @@ class Decoder:
             tree = dict(tree)
             requests = tree.pop("requests")
         name, params, fitted = _parts(tree, ("class", "params", "fitted"), where)
-        cls = _listed(classes.models(), name, where)
+        cls = _find_class("model", name, where)
         if not isinstance(fitted, dict) or not all(_is_fitted_name(attribute, cls) for attribute in fitted):
             raise ModelFileError(f"{where} ({name}) has attributes that no fit leaves.")
         model = self._with_params(cls, params, where, depth, self._values(fitted, where, depth))
@@ -342,13 +342,14 @@ def _is_fitted_name(name: str, cls: type) -> bool:
     return name.isidentifier() and name.endswith("_") and not name.startswith("_") and not hasattr(cls, name)
 
 
-def _listed(known: Mapping[str, Any], name: Json, where: str) -> Any:
-    if not isinstance(name, str) or name not in known:
+def _find_class(kind: str, name: Json, where: str) -> Any:
+    cls = classes.find_class(kind, name) if isinstance(name, str) else None
+    if cls is None:
         raise ModelFileError(
             f"{where} names {_shown(name)}, which is not a class of a model file, or not one yet: if it is "
             "of your own, import the module that defines it first."
         )
-    return known[name]
+    return cls
 
 
 def _parts(tree: Json, names: tuple[str, ...], where: str) -> list[Json]:
