@@ -27,7 +27,7 @@ from sklearn.utils import Bunch
 from evenhand import datasets
 from evenhand._utils.validation import Rows
 from evenhand.dual.costs import Squared
-from evenhand.dual.grid import automatic_bounds, automatic_n_atoms, uniform_support
+from evenhand.dual.grid import automatic_bounds, automatic_n_atoms, uniform_grid
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.step import ParityStep
 
@@ -63,7 +63,7 @@ def paper_rows(name: str, seed: int) -> PaperRows:
     classifier = make_pipeline(StandardScaler(), LogisticRegression())
     classifier.fit(features[labeled], groups[labeled])
     scores = regressor.predict(features[unlabeled])
-    support = uniform_support(*automatic_bounds(scores), 2)
+    support = uniform_grid(*automatic_bounds(scores), 2)
     proba = classifier.predict_proba(features[unlabeled])
     return PaperRows(support.scale(scores), proba, support.scale(targets[unlabeled]))
 
@@ -85,7 +85,7 @@ def make_problem(
     """The problem that `ParityPostprocessor.fit` builds from rows whose scores span [-1, 1]."""
     rows = Rows(np.clip(scores, -1.0, 1.0), group_proba, tuple(range(group_proba.shape[1])), None)
     step = ParityStep(
-        grid=uniform_support(-1.0, 1.0, n_atoms or automatic_n_atoms(len(scores))),
+        grid=uniform_grid(-1.0, 1.0, n_atoms or automatic_n_atoms(len(scores))),
         parity=parity,
         cost=Squared(),
         group_prior=rows.group_mass(),

@@ -9,7 +9,7 @@ from sklearn.linear_model import LinearRegression
 
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.baselines import ADW, WassersteinBarycentre
-from evenhand.dual.grid import automatic_n_atoms, uniform_support
+from evenhand.dual.grid import automatic_n_atoms, uniform_grid
 from evenhand.estimators import ParityRegressor
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.frontier import frontier
@@ -35,11 +35,11 @@ def _base(rows: PaperRows, cell: Cell) -> Iterator[Row]:
 
 def _base_on_grid(rows: PaperRows, cell: Cell) -> Iterator[Row]:
     """The regressor's distance as the published code measures it: on the grid of the atoms."""
-    support = uniform_support(*rows.bounds, automatic_n_atoms(len(rows.split.unlabeled)))
+    grid = uniform_grid(*rows.bounds, automatic_n_atoms(len(rows.split.unlabeled)))
 
     def rounded(which: Any) -> Any:
-        places = np.digitize(rows.nuisances(which)[0], support.atoms)
-        return support.atoms[np.clip(places - 1, 0, None)]
+        places = np.digitize(rows.nuisances(which)[0], grid.atoms)
+        return grid.atoms[np.clip(places - 1, 0, None)]
 
     yield {"epsilon": np.inf, **rows.measure(rounded)}
 

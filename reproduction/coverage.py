@@ -22,7 +22,7 @@ from evenhand._utils.validation import Rows
 from evenhand.certificates import certify_held_out
 from evenhand.datasets import make_population
 from evenhand.dual.costs import Squared
-from evenhand.dual.grid import uniform_support
+from evenhand.dual.grid import uniform_grid
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.step import ParityStep
 from evenhand.estimators.postprocessor import ParityPostprocessor
@@ -234,7 +234,7 @@ def _problem(setting: Setting, budget: int, scores: FloatArray, group_proba: Flo
     half = int(np.sqrt(budget)) if setting.grows else 20
     rows = Rows(scores, group_proba, tuple(range(group_proba.shape[1])), None)
     step = ParityStep(
-        grid=uniform_support(-1.0, 1.0, 2 * half + 1),
+        grid=uniform_grid(-1.0, 1.0, 2 * half + 1),
         parity=setting.parity,
         cost=Squared(),
         group_prior=rows.group_mass(),

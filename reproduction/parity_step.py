@@ -7,7 +7,7 @@ import numpy as np
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import Rows
 from evenhand.dual.costs import Squared
-from evenhand.dual.grid import automatic_n_atoms, paper_beta, uniform_support
+from evenhand.dual.grid import automatic_n_atoms, paper_beta, uniform_grid
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.step import ParityStep
@@ -34,7 +34,7 @@ class PaperStep:
         scored = Rows(scores, group_proba, tuple(range(group_proba.shape[1])), None)
         shares = np.bincount(rows.groups) / len(rows.groups) if prior == "labels" else scored.group_mass()
         step = ParityStep(
-            grid=uniform_support(*rows.bounds, automatic_n_atoms(len(scores))),
+            grid=uniform_grid(*rows.bounds, automatic_n_atoms(len(scores))),
             parity=parity,
             cost=Squared(),
             group_prior=shares,

@@ -60,7 +60,7 @@ class PaperRows:
 
     def measure_policy(self, policy: SoftmaxPolicy) -> Row:
         """Measure a policy that acts on the scores and group probabilities of the two models."""
-        return self.measure(lambda rows: policy.pmf(*self.nuisances(rows)), policy.support.atoms)
+        return self.measure(lambda rows: policy.pmf(*self.nuisances(rows)), policy.grid.atoms)
 
     def fit_models(self) -> "PaperRows":
         """The same rows with both models fitted anew."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from evenhand._utils.validation import Rows
 from evenhand.dual.costs import Squared
-from evenhand.dual.grid import Support, uniform_support
+from evenhand.dual.grid import Grid, uniform_grid
 from evenhand.dual.step import ParityStep
 
 SUP_NOTIONS = ("pmf", "cdf", "mean")  # those of the paper's projected form
@@ -54,7 +54,7 @@ def make_problem(
     """A problem on atoms that span [-1, 1]; the prior is the mean of the probabilities by default."""
     rows = Rows(scores, group_proba, tuple(range(group_proba.shape[1])), weights, strata)
     prior = rows.group_mass() if group_prior is None else group_prior
-    grid = Support(atoms, (-np.inf, np.inf))
+    grid = Grid(atoms, (-np.inf, np.inf))
     return ParityStep(grid, parity, cost or Squared(), prior, strata, slack, temperature).problem(rows)
 
 
@@ -81,7 +81,7 @@ def random_problem(
 
 def wide_step(problem, parity):
     """A step whose atoms lie 50 units around their centre: the units of a certificate."""
-    grid, any_value = uniform_support(100.0, 200.0, problem.n_atoms), np.full(2, 0.5)
+    grid, any_value = uniform_grid(100.0, 200.0, problem.n_atoms), np.full(2, 0.5)
     return ParityStep(grid, parity, Squared(), any_value, None, epsilon=any_value, beta=1.0)
 
 

@@ -11,7 +11,7 @@ from scipy.special import logsumexp, softmax
 
 from evenhand._utils.validation import Rows
 from evenhand.dual.costs import Squared
-from evenhand.dual.grid import uniform_support
+from evenhand.dual.grid import uniform_grid
 from evenhand.dual.step import ParityStep
 from evenhand.tables import spool
 
@@ -29,7 +29,7 @@ def scored(n_rows=3000, n_groups=3, seed=0, weighted=True):
 
 
 def make_step(rows, parity="cdf", n_atoms=21, beta=60.0, epsilon=0.02):
-    grid, n_groups = uniform_support(-1.0, 1.0, n_atoms), rows.group_proba.shape[1]
+    grid, n_groups = uniform_grid(-1.0, 1.0, n_atoms), rows.group_proba.shape[1]
     return ParityStep(grid, parity, Squared(), rows.group_mass(), None, np.full(n_groups, epsilon), beta)
 
 

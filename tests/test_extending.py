@@ -167,7 +167,7 @@ def test_a_notion_meets_its_tolerance_at_the_risk_of_the_linear_program(outside)
     np.testing.assert_allclose(model.certificate_.violation, violation, atol=1e-9)
     assert (pmf * costs).sum(axis=1).mean() == pytest.approx(best, rel=5e-3)
     model.set_params(solver="lp").fit(rows.scores, rows.group_proba)
-    unit = model.policy_.cost.unit(model.policy_.support)
+    unit = model.policy_.cost.unit(model.policy_.grid)
     assert unit * model.result_.exact_risk == pytest.approx(best, rel=1e-6)  # of `evenhand.solvers.solve_lp`
 
 
@@ -183,7 +183,7 @@ def test_a_cost_comes_to_the_risk_of_the_linear_program(outside):
     assert risk == pytest.approx(best, rel=5e-3)
     assert model.certificate_.risk == pytest.approx(risk, rel=1e-9)  # in the units of the cost
     model.set_params(solver="lp").fit(rows.scores, rows.group_proba)
-    unit = model.policy_.cost.unit(model.policy_.support)
+    unit = model.policy_.cost.unit(model.policy_.grid)
     assert unit * model.result_.exact_risk == pytest.approx(best, rel=1e-6)  # of `evenhand.solvers.solve_lp`
 
 

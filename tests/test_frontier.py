@@ -14,7 +14,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from evenhand import metrics
 from evenhand.certificates import Certificate
-from evenhand.dual.grid import uniform_support
+from evenhand.dual.grid import uniform_grid
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.estimators import ParityRegressor
 from evenhand.estimators.postprocessor import ParityPostprocessor
@@ -289,7 +289,7 @@ def test_a_cause_warns_once_for_the_whole_path():
 
 def test_measuring_never_holds_a_whole_pmf():
     n_rows, n_atoms = 200_000, 64
-    policy = SoftmaxPolicy(uniform_support(0.0, 1.0, n_atoms), np.full(2, 0.5), np.zeros((n_atoms, 2)), 50.0)
+    policy = SoftmaxPolicy(uniform_grid(0.0, 1.0, n_atoms), np.full(2, 0.5), np.zeros((n_atoms, 2)), 50.0)
     scores, proba = np.linspace(0, 1, n_rows), np.full((n_rows, 2), 0.5)
     rows = ScoredRows(scores, proba, Membership((0, 1), codes=np.arange(n_rows) % 2))
     rows.measure(policy)  # compiles
@@ -299,7 +299,7 @@ def test_measuring_never_holds_a_whole_pmf():
     tracemalloc.stop()
     assert peak < 4 * 8 * BLOCK_ENTRIES + 40 * n_rows < 8 * n_rows * n_atoms
     whole = policy.pmf(scores, proba)
-    assert measures.risk == pytest.approx(metrics.risk(scores, whole, policy.support.atoms))
+    assert measures.risk == pytest.approx(metrics.risk(scores, whole, policy.grid.atoms))
 
 
 class CountingRegression(LinearRegression):

@@ -147,7 +147,7 @@ def test_the_same_model_gives_the_same_bytes(saved, tmp_path):
 
 def test_arrays_that_were_one_are_one_again(saved):
     again = load(saved)
-    assert again.atoms_ is again.policy_.support.atoms
+    assert again.atoms_ is again.policy_.grid.atoms
     assert again.multipliers_ is again.result_.multipliers
     assert again.atoms_.flags.writeable
 

@@ -18,7 +18,7 @@ from sklearn.tree import DecisionTreeRegressor
 from evenhand import ParityRegressor
 from evenhand._utils.validation import Rows
 from evenhand.dual.costs import Squared
-from evenhand.dual.grid import uniform_support
+from evenhand.dual.grid import uniform_grid
 from evenhand.dual.step import ParityStep
 from evenhand.exceptions import ClippingWarning, ConvergenceWarning, InterruptWarning
 from evenhand.tables import batch, spool
@@ -183,14 +183,14 @@ def test_a_fit_on_a_map_ends_where_a_fit_in_memory_ends(settings, table_path, sm
     np.testing.assert_allclose(mapped.group_prior_, expected.group_prior_, rtol=1e-12)
     assert mapped.certificate_.excess.max() <= 1e-6
     # both gaps are below tol on the scale of the atoms
-    scale = mapped.policy_.support.half_width**2
+    scale = mapped.policy_.grid.half_width**2
     assert abs(mapped.certificate_.entropic_risk - expected.certificate_.entropic_risk) <= 4e-6 * scale
 
 
 def test_a_map_gathers_and_sums_what_a_problem_in_memory_does(small_memory):
     rows = Rows(DATA.scores, DATA.group_proba, (0, 1, 2), None)
 
-    grid = uniform_support(-1.0, 1.0, 11)
+    grid = uniform_grid(-1.0, 1.0, 11)
     step = ParityStep(grid, "cdf", Squared(), rows.group_mass(), None, epsilon=np.zeros(3), beta=10.0)
     expected, chosen = step.rows(rows), np.array([0, 5, 1023, 1024, 3000, N_ROWS - 1])
     with spool.Spool() as rows_on_disk:

@@ -225,8 +225,8 @@ def test_a_shift_is_seen_and_followed():
 def test_plans_of_a_stochastic_solver_are_no_longer_than_its_memory():
     model = ParityPostprocessor(atoms=21, solver="sgd3", random_state=0)
     feed(model, 10, 0, BEFORE, half_life=2 * BLOCK_ROWS)
-    walk = model.stream_.record.walk
-    assert sum(phase.n_updates for phase in walk.plan) <= 2 * BLOCK_ROWS
+    solver_state = model.stream_.record.solver_state
+    assert sum(phase.n_updates for phase in solver_state.plan) <= 2 * BLOCK_ROWS
 
 
 def test_an_interrupt_inside_a_solve_leaves_the_stream_as_it_was(monkeypatch):

@@ -49,8 +49,8 @@ def fresh_rows(n_rows=100_000, **options):
 def violation_on(model, scores, group_proba):
     """Largest violation on rows with their own prior, straight from its definition."""
     masses = model.predict_pmf(scores, group_proba).T @ (1.0 - group_proba / group_proba.mean(axis=0))
-    parity = make_parity(model.parity, model.policy_.support.normalised())
-    unit = model.policy_.support.half_width if parity.in_outcome_units else 1.0
+    parity = make_parity(model.parity, model.policy_.grid.normalised())
+    unit = model.policy_.grid.half_width if parity.in_outcome_units else 1.0
     return unit * parity.norm.value(parity.operator.apply(masses / len(scores))).max()
 
 
@@ -210,7 +210,7 @@ def test_the_rows_of_a_fit_count_as_the_first_of_the_stream():
 def test_a_stream_that_starts_from_a_fit_knows_its_violation():
     scores, proba = population(4000)
     model = ParityPostprocessor(epsilon=0.03, atoms=21).fit(scores, proba)
-    parity = make_parity("cdf", model.policy_.support.normalised())
+    parity = make_parity("cdf", model.policy_.grid.normalised())
     block = random_block_moments(model)
     matched = block.matched(model.result_.violation, model.group_prior_, parity.operator)
     np.testing.assert_allclose(matched.violation(parity.operator), model.result_.violation, atol=1e-12)

@@ -99,7 +99,7 @@ class History:
             raise ValueError("The history is not of this model: its multipliers have another shape.")
         rows = read_held_out(test, model)
         policy = model.policy_
-        operator = make_parity(model.parity, policy.support).operator
+        operator = make_parity(model.parity, policy.grid).operator
         measures = [
             rows.measure(replace(policy, tilt=operator.adjoint(each.multipliers))) for each in records
         ]

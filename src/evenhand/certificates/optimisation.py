@@ -156,10 +156,10 @@ def certify(
     --------
     >>> from evenhand._utils.validation import Rows
     >>> from evenhand.dual.costs import Squared
-    >>> from evenhand.dual.grid import uniform_support
+    >>> from evenhand.dual.grid import uniform_grid
     >>> from evenhand.solvers import ZeroMultipliers, run
     >>> rows = Rows(np.array([-0.9, 0.9]), np.array([[0.9, 0.1], [0.1, 0.9]]), ("a", "b"), None)
-    >>> grid, prior = uniform_support(-1.0, 1.0, 3), np.array([0.5, 0.5])
+    >>> grid, prior = uniform_grid(-1.0, 1.0, 3), np.array([0.5, 0.5])
     >>> step = ParityStep(grid, "cdf", Squared(), prior, None, epsilon=np.zeros(2), beta=1000.0)
     >>> problem = step.problem(rows)
     >>> certificate = certify(problem, run(ZeroMultipliers(), problem), step=step)

@@ -13,7 +13,7 @@ from evenhand._utils.validation import as_floats, check_rows_of
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
 from evenhand.certificates.optimisation import Certificate
 from evenhand.dual.costs import Squared
-from evenhand.dual.grid import Support
+from evenhand.dual.grid import Grid
 from evenhand.dual.parity import ParityNotion, find_parity, make_parity, matrix
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.step import ParityStep
@@ -182,8 +182,8 @@ def certify_plugin(
     --------
     >>> from evenhand import ParityPostprocessor
     >>> from evenhand.datasets import make_population
-    >>> pile, held = (make_population(4000, 2, random_state=seed) for seed in (0, 1))
-    >>> model = ParityPostprocessor(epsilon=0.02).fit(pile.scores, pile.group_proba)
+    >>> fit, held = (make_population(4000, 2, random_state=seed) for seed in (0, 1))
+    >>> model = ParityPostprocessor(epsilon=0.02).fit(fit.scores, fit.group_proba)
     >>> certificate = certify_plugin(
     ...     model, held.sensitive_features, held.target, scores=held.scores, group_proba=held.group_proba
     ... )
@@ -237,13 +237,13 @@ def _assemble(
     scores: FloatArray,
     target: FloatArray | None,
 ) -> PluginCertificate:
-    certificate, support = fitted.certificate_, fitted.policy_.support
-    unit = support.half_width**2
+    certificate, grid = fitted.certificate_, fitted.policy_.grid
+    unit = grid.half_width**2
     tilt = fitted.tilt_
     centre, width = (tilt.max(axis=0) + tilt.min(axis=0)) / 2, np.ptp(tilt, axis=0)
     group_cost = unit * float(np.abs(centre) @ np.abs(imbalance.mean) + width @ imbalance.absolute / 2)
     is_pmf = certificate.parity == "pmf"
-    eta = None if target is None else _score_errors(support.clip(scores), target, fitted.atoms_)
+    eta = None if target is None else _score_errors(grid.clip(scores), target, fitted.atoms_)
     lemma_risk = None
     if is_pmf and eta is not None:
         size = unit * float(np.linalg.norm(fitted.multipliers_))
@@ -254,7 +254,7 @@ def _assemble(
         n_rows=diagnosis.n_rows,
         epsilon=certificate.epsilon,
         violation=certificate.violation,
-        parity_cost=_cost_in_units(fitted.step_.parity, diagnosis, support),
+        parity_cost=_cost_in_units(fitted.step_.parity, diagnosis, grid),
         imbalance_error_shown=imbalance.shown,
         imbalance_error_ceiling=imbalance.ceiling,
         lemma_parity_bound=certificate.gradient_map_norm + imbalance.shown if is_pmf else None,
@@ -268,19 +268,17 @@ def _assemble(
     )
 
 
-def _cost_in_units(
-    parity: str | ParityNotion, diagnosis: CalibrationDiagnosis, support: Support
-) -> FloatArray:
+def _cost_in_units(parity: str | ParityNotion, diagnosis: CalibrationDiagnosis, grid: Grid) -> FloatArray:
     """The parity cost in the units of the violation."""
     cost, metric = diagnosis.parity_cost, find_parity(parity).metric
     if metric in ("ks", "sup", "tv"):  # the probability of an event
         return cost
     if metric == "w1":  # that of as many events as the grid is wide
-        return 2.0 * support.half_width * cost
+        return 2.0 * grid.half_width * cost
     # E[d_s A pi] is in question, and the norm of A pi is at most that of the largest column of A.
-    notion = make_parity(parity, support)
+    notion = make_parity(parity, grid)
     largest = float(notion.norm.value(matrix(notion.operator)).max())
-    unit = support.half_width if notion.in_outcome_units else 1.0
+    unit = grid.half_width if notion.in_outcome_units else 1.0
     absolute = 2.0 * cost - np.abs(diagnosis.mean_proba / diagnosis.group_prior - 1.0)
     return unit * largest * absolute
 

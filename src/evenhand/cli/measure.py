@@ -104,7 +104,7 @@ def compare(model: ParityEstimator, rows: LabelledRows) -> Comparison:
     """Measure a fitted model, and what it would be without the parity step, on rows with its labels."""
     task = task_of(model)
     weights, cost = as_weights(rows.weights, len(rows)), model.postprocessor_.policy_.cost
-    if model.notion_.is_plain:  # any group can be measured, be it one that the fit has not seen
+    if model.cells_.is_plain:  # any group can be measured, be it one that the fit has not seen
         members = Membership.read(rows.groups, len(rows), weights)
     else:
         members = read_members(model, rows.X, rows.y, rows.groups, weights)

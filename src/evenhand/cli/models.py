@@ -124,7 +124,7 @@ def model_kinds(model: Any) -> dict[str, str] | None:
 def match_rows(model: Any, rows: LabelledRows) -> LabelledRows:
     """The rows with the labels that the model knows its groups and classes by, which may be numbers."""
     groups = rows.groups.copy()
-    for name, labels in zip(groups, model.notion_.groups, strict=False):
+    for name, labels in zip(groups, model.cells_.groups, strict=False):
         other = {text: label for text, label in _by_text(labels).items() if text != label}
         if other:
             groups[name] = groups[name].replace(other)
@@ -173,7 +173,7 @@ def feature_names(model: Any) -> list[str]:
 def rows_for(model: Any, table: pa.Table, parts: Parts, terminal: Terminal) -> LabelledRows:
     """Labelled rows of a table with the features that a fitted model needs, and the labels it knows."""
     kinds = model_kinds(model) or feature_kinds(table, feature_names(model))
-    parts = replace(parts, separate=model.notion_.separate)
+    parts = replace(parts, separate=model.cells_.separate)
     rows, notes = read_rows(table, parts, kinds, task_of(model).read_target)
     for note in notes:
         terminal.note(note)

@@ -8,7 +8,7 @@ from typing import Any
 from evenhand.calibration import CALIBRATIONS
 from evenhand.cli.errors import UsageError, one_of
 from evenhand.cli.models import make_model, read_share
-from evenhand.cli.notions import settle
+from evenhand.cli.notions import match_settings
 from evenhand.cli.rows import LabelledRows, Parts, check_groups, find_kinds, read_rows, split
 from evenhand.cli.tasks import AUTO, TASKS, Task, find_task
 from evenhand.cli.terminal import Terminal
@@ -95,6 +95,6 @@ def prepare(asked: Learning, terminal: Terminal) -> Prepared:
     smallest = max(1, int(asked.min_group_size * (1.0 - held_out))) if within else 1
     settings = {"parity": task.parity, **asked.settings, "min_group_size": smallest}
     make_model(task, kinds, **settings)  # refuses what is not for the task
-    model = make_model(task, kinds, **settle(settings, task, rows))
+    model = make_model(task, kinds, **match_settings(settings, task, rows))
     fit, test = split(rows, held_out)
     return Prepared(task, model, kinds, fit, test)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand._utils.typing import FloatArray
-from evenhand.dual.grid import Support
+from evenhand.dual.grid import Grid
 
 FARTHEST = 1e150  # between scores and atoms: its square, and sums of that, are finite in a float
 
@@ -65,16 +65,16 @@ def expected_costs(pmf: FloatArray, model: CostModel, rows: RowCosts) -> FloatAr
     return costs
 
 
-def clip_within_reach(support: Support, scores: FloatArray) -> FloatArray:
+def clip_within_reach(grid: Grid, scores: FloatArray) -> FloatArray:
     """Scores within the bounds, refused where squares of what is between them and the atoms would overflow.
 
-    >>> from evenhand.dual.grid import uniform_support
-    >>> clip_within_reach(uniform_support(0.0, 10.0, 3), np.array([5.0, 1e300]))
+    >>> from evenhand.dual.grid import uniform_grid
+    >>> clip_within_reach(uniform_grid(0.0, 10.0, 3), np.array([5.0, 1e300]))
     array([ 5., 10.])
     """
-    clipped, half_width = support.clip(scores), support.half_width
+    clipped, half_width = grid.clip(scores), grid.half_width
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        away = float(np.abs(clipped - support.centre).max(initial=0.0))
+        away = float(np.abs(clipped - grid.centre).max(initial=0.0))
         farthest = max(half_width, away, float(np.divide(away, half_width)))
     if farthest > FARTHEST:
         raise ValueError(

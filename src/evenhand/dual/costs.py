@@ -23,7 +23,7 @@ from evenhand.dual.cost_terms import (
     squared_cost,
     squared_cost_rows,
 )
-from evenhand.dual.grid import Support
+from evenhand.dual.grid import Grid
 
 __all__ = [
     "COSTS",
@@ -118,19 +118,19 @@ class Cost(Stored, ABC):
             costs.flat[some] = self.table(truth.flat[some], np.array([point]))[:, 0]
         return costs
 
-    def unit(self, support: Support) -> float:
+    def unit(self, grid: Grid) -> float:
         """One unit of a problem's costs: a quarter of the most that an atom costs in place of another."""
-        costs = _check_table(self.table(support.atoms, support.atoms), support.atoms, support.atoms)
+        costs = _check_table(self.table(grid.atoms, grid.atoms), grid.atoms, grid.atoms)
         return _positive(float(np.ptp(costs, axis=1).max()) / REACH)
 
-    def model(self, support: Support) -> CostModel:
+    def model(self, grid: Grid) -> CostModel:
         """The atoms' part, in units of a problem: the features are the costs themselves."""
-        n_atoms = len(support.atoms)
+        n_atoms = len(grid.atoms)
         return CostModel(np.eye(n_atoms), np.zeros(n_atoms))
 
-    def rows(self, support: Support, scores: FloatArray) -> RowCosts:
+    def rows(self, grid: Grid, scores: FloatArray) -> RowCosts:
         """The rows' part, in units of a problem: how much cheaper each atom is, above the cheapest one."""
-        costs = self.table(clip_within_reach(support, scores), support.atoms) / self.unit(support)
+        costs = self.table(clip_within_reach(grid, scores), grid.atoms) / self.unit(grid)
         cheapest = costs.min(axis=1)
         return RowCosts(np.ascontiguousarray((cheapest[:, None] - costs).T), cheapest)
 
@@ -167,17 +167,17 @@ class Squared(Cost):
         """Place of the nearest atom, (n_rows,)."""
         return np.searchsorted(atoms[:-1] + np.diff(atoms) / 2, scores)
 
-    def unit(self, support: Support) -> float:
+    def unit(self, grid: Grid) -> float:
         """Half of the atoms' range, squared."""
-        return support.half_width**2
+        return grid.half_width**2
 
-    def model(self, support: Support) -> CostModel:
+    def model(self, grid: Grid) -> CostModel:
         """`(eta - y_l)^2 = eta^2 - (2 y_l eta - y_l^2)`."""
-        return squared_cost(support.normalised())
+        return squared_cost(grid.normalised())
 
-    def rows(self, support: Support, scores: FloatArray) -> RowCosts:
+    def rows(self, grid: Grid, scores: FloatArray) -> RowCosts:
         """Scores on the normalised scale."""
-        return squared_cost_rows(support.scale(clip_within_reach(support, scores)))
+        return squared_cost_rows(grid.scale(clip_within_reach(grid, scores)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,16 +293,16 @@ class CostMatrix(Cost):
         costs: FloatArray = scores @ self.matrix
         return costs
 
-    def unit(self, support: Support) -> float:
+    def unit(self, grid: Grid) -> float:
         """A quarter of the most that an atom can cost more than another in one class."""
         return _positive(float(np.ptp(self.matrix, axis=1).max()) / REACH)
 
-    def model(self, support: Support) -> CostModel:
+    def model(self, grid: Grid) -> CostModel:
         """Relative to the first class, whose probability follows from the others."""
-        scaled = self.matrix / self.unit(support)
+        scaled = self.matrix / self.unit(grid)
         return CostModel(np.ascontiguousarray((scaled[0] - scaled[1:]).T), -scaled[0])
 
-    def rows(self, support: Support, scores: FloatArray) -> RowCosts:
+    def rows(self, grid: Grid, scores: FloatArray) -> RowCosts:
         """Probabilities of all classes but the first."""
         return RowCosts(np.ascontiguousarray(scores[:, 1:].T), np.zeros(len(scores)))
 

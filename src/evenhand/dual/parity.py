@@ -15,7 +15,7 @@ import numpy as np
 from evenhand._utils.stored import Stored
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import as_floats
-from evenhand.dual.grid import Support
+from evenhand.dual.grid import Grid
 from evenhand.dual.operators import (
     Cumulative,
     Dense,
@@ -306,14 +306,14 @@ def find_parity(parity: str | ParityNotion) -> ParityNotion:
     return PARITIES[parity]
 
 
-def make_parity(parity: str | ParityNotion, atoms: FloatArray | Support) -> Parity:
+def make_parity(parity: str | ParityNotion, atoms: FloatArray | Grid) -> Parity:
     """A parity notion, or the one called so, on a grid of atoms or on atoms that need no scaling.
 
     >>> make_parity("cdf", np.array([-1.0, 0.0, 1.0])).operator.n_rows
     2
     """
     notion = find_parity(parity)
-    if isinstance(atoms, Support):
+    if isinstance(atoms, Grid):
         atoms = atoms.normalised() if notion.in_outcome_units else atoms.atoms
     return Parity(
         notion.name,

@@ -11,11 +11,11 @@ from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import Rows
 from evenhand.dual.costs import Cost, CostMatrix, clip_within_reach, cost_faults
 from evenhand.dual.grid import (
-    Support,
+    Grid,
     automatic_beta,
     check_beta,
-    make_class_support,
-    make_support,
+    make_class_grid,
+    make_grid,
     paper_beta,
 )
 from evenhand.dual.imbalance import ImbalanceModel, strata_faults
@@ -33,16 +33,16 @@ class ParityStep(Stored):
     everything is solved; `policy`, `unit` and `cost_unit` lead back. No other place scales.
 
     >>> from evenhand.dual.costs import Squared
-    >>> from evenhand.dual.grid import uniform_support
+    >>> from evenhand.dual.grid import uniform_grid
     >>> step = ParityStep(
-    ...     uniform_support(0.0, 10.0, 3), "mean", Squared(), np.array([0.5, 0.5]), None, np.zeros(2), 100.0
+    ...     uniform_grid(0.0, 10.0, 3), "mean", Squared(), np.array([0.5, 0.5]), None, np.zeros(2), 100.0
     ... )
     >>> problem = step.problem(Rows(np.array([1.0, 9.0]), np.eye(2), ("a", "b"), None))
     >>> step.unit, problem.n_rows, problem.slack
     (5.0, 2, array([0., 0.]))
     """
 
-    grid: Support
+    grid: Grid
     parity: str | ParityNotion
     cost: Cost
     group_prior: FloatArray  # p, (n_groups,)
@@ -52,7 +52,7 @@ class ParityStep(Stored):
 
     def faults(self) -> Iterator[str]:
         """A grid, a notion, a cost, and a prior and tolerances of the same groups."""
-        if not isinstance(self.grid, Support):
+        if not isinstance(self.grid, Grid):
             yield "it has no grid"
         try:
             self.make_parity()
@@ -122,15 +122,13 @@ class ParityStep(Stored):
         return SoftmaxPolicy(self.grid, self.group_prior, tilt, self.beta, self.strata, self.cost)
 
 
-def choose_grid(
-    atoms: Any, bounds: Any, scores: FloatArray, weights: FloatArray | None, cost: Cost
-) -> Support:
+def choose_grid(atoms: Any, bounds: Any, scores: FloatArray, weights: FloatArray | None, cost: Cost) -> Grid:
     """The atoms that the parameters ask for; scores that no float could square are refused at once."""
     if isinstance(cost, CostMatrix):
-        grid = make_class_support(atoms, cost.matrix.shape[1])
+        grid = make_class_grid(atoms, cost.matrix.shape[1])
         clip_within_reach(grid, grid.atoms)
         return grid
-    grid = make_support(atoms, bounds, scores, weights)
+    grid = make_grid(atoms, bounds, scores, weights)
     clip_within_reach(grid, scores)
     return grid
 

@@ -10,12 +10,18 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels, check_group_proba
-from evenhand.estimators.cells import Notion
+from evenhand.estimators.cells import Cells
 from evenhand.estimators.draws import RandomState, choose_uniforms, uniforms_from_table
 from evenhand.estimators.fitted import FittedEstimator
 from evenhand.estimators.group_model import restore_models
 from evenhand.estimators.learner import Learner
-from evenhand.estimators.learning import Learned, encode_attributes, factor_codes, known_columns, only
+from evenhand.estimators.learning import (
+    Learned,
+    encode_attributes,
+    factor_codes,
+    known_columns,
+    unwrap_single,
+)
 from evenhand.estimators.nuisances import input_tags, require_table
 from evenhand.estimators.postprocessor import FrontierRows, ParityPostprocessor
 from evenhand.estimators.recalibration import Models
@@ -71,7 +77,7 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
         learned = self._learn(
             X, y, sensitive_features, X_unlabeled, sensitive_features_unlabeled, sample_weight
         )
-        postprocessor = self._postprocessor(learned.notion)._fit_rows(learned.rows)
+        postprocessor = self._postprocessor(learned.cells)._fit_rows(learned.rows)
         validate_data(self, X, skip_check_array=True)  # notes the features' names and number
         return self._install(learned, postprocessor)
 
@@ -141,26 +147,28 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
         (X,) = indexable(X)
         require_table(X)
         validate_data(self, X, reset=False, skip_check_array=True)
-        notion, known = self.notion_, None
+        cells, known = self.cells_, None
         if self.aware:
             if sensitive_features is None:
                 raise ValueError("This model is aware: pass the group of each row as sensitive_features.")
-            known = encode_attributes(sensitive_features, _num_samples(X), notion, "sensitive_features")
+            known = encode_attributes(sensitive_features, _num_samples(X), cells, "sensitive_features")
         elif sensitive_features is not None:
             raise ValueError(
                 "sensitive_features is not used to predict: this model does without the group. "
                 "Leave it out, or fit with aware=True where the law allows its use."
             )
-        groups = restore_models(notion, self.sensitive_estimator_, self.calibrator_)
-        said = self._say(Models(self.estimator_, self.outcome_calibrator_, groups), X, notion, known)
-        columns = self._columns(X, notion, said)
-        return said.scores, check_group_proba(columns, len(columns), strata=notion.strata())[0]
+        groups = restore_models(cells, self.sensitive_estimator_, self.calibrator_)
+        outputs = self._model_outputs(
+            Models(self.estimator_, self.outcome_calibrator_, groups), X, cells, known
+        )
+        columns = self._columns(X, cells, outputs)
+        return outputs.scores, check_group_proba(columns, len(columns), strata=cells.strata())[0]
 
-    def _postprocessor(self, notion: Notion) -> ParityPostprocessor:
+    def _postprocessor(self, cells: Cells) -> ParityPostprocessor:
         """The post-processor with this model's parameters, unfitted but for a warm start."""
         shared = ParityPostprocessor().get_params()
         settings = {name: value for name, value in self.get_params(deep=False).items() if name in shared}
-        settings |= self._own_settings(notion.classes)
+        settings |= self._own_settings(cells.classes)
         last = getattr(self, "postprocessor_", None)
         if self.warm_start and last is not None:
             warm: ParityPostprocessor = copy(last).set_params(**settings)
@@ -172,10 +180,10 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
         models = learned.models
         self.__dict__.update(
             estimator_=models.outcome,
-            sensitive_estimator_=only([model.classifier for model in models.groups]),
-            calibrator_=only([model.calibrator for model in models.groups]),
+            sensitive_estimator_=unwrap_single([model.classifier for model in models.groups]),
+            calibrator_=unwrap_single([model.calibrator for model in models.groups]),
             outcome_calibrator_=models.outcome_calibrator,
-            notion_=learned.notion,
+            cells_=learned.cells,
             postprocessor_=postprocessor,
             certificate_=replace(postprocessor.certificate_, calibration=learned.diagnosis),
             n_iter_=max(1, postprocessor.result_.n_iter),
@@ -194,13 +202,13 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
             validate_data(model, X, skip_check_array=True)
             return model._install(learned, postprocessor)
 
-        return FrontierRows(self._postprocessor(learned.notion), learned.rows, None, assemble)
+        return FrontierRows(self._postprocessor(learned.cells), learned.rows, None, assemble)
 
     def _known_columns(self, X: Any, y: Any, sensitive_features: Any) -> FloatArray:
         """Which groups of which strata rows are in, zeros and ones, (n_rows, n_groups)."""
-        groups = encode_attributes(sensitive_features, _num_samples(X), self.notion_, "sensitive_features")
+        groups = encode_attributes(sensitive_features, _num_samples(X), self.cells_, "sensitive_features")
         target = None if y is None else self._check_target(y)
-        return known_columns(self.notion_, groups, target, factor_codes(X, self.conditional_on, self.notion_))
+        return known_columns(self.cells_, groups, target, factor_codes(X, self.conditional_on, self.cells_))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

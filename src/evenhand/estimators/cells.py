@@ -21,7 +21,7 @@ JOINTS = ("auto", "classifier", "product")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Notion(Stored):
+class Cells(Stored):
     """The cells of a fitted model."""
 
     names: Labels  # of the attributes, one for each model of the group; of columns taken together a tuple
@@ -58,7 +58,7 @@ class Notion(Stored):
         together = self.names[0]
         return together if not self.separate and isinstance(together, tuple) else self.names
 
-    def cells(self) -> list[tuple[Hashable, Hashable]]:
+    def pairs(self) -> list[tuple[Hashable, Hashable]]:
         """Stratum and group of each column, in order."""
         found: list[tuple[Hashable, Hashable]] = []
         for factor in self.factors or (None,):
@@ -69,14 +69,14 @@ class Notion(Stored):
 
     def labels(self) -> Labels:
         """Label of each column: the group, or `(stratum, group)`."""
-        return self.groups[0] if self.is_plain else tuple(self.cells())
+        return self.groups[0] if self.is_plain else tuple(self.pairs())
 
     def strata(self) -> IntArray | None:
         """Stratum of each column from 0 on, or None where there is one."""
         if self.is_plain:
             return None
         order: dict[Hashable, int] = {}
-        return np.array([order.setdefault(stratum, len(order)) for stratum, _ in self.cells()])
+        return np.array([order.setdefault(stratum, len(order)) for stratum, _ in self.pairs()])
 
     def model_labels(self, attribute: int) -> Labels:
         """What the model of an attribute tells apart: groups, or outcome and group."""

@@ -78,7 +78,7 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
     calibrator_ : Calibrator, JointCalibrator, list of them, or None
     outcome_calibrator_ : JointCalibrator or None
         With `calibration="joint"`, where it helps.
-    notion_ : Notion
+    cells_ : Cells
         Which groups are compared, and within which strata.
     postprocessor_ : ParityPostprocessor
         The parity step; its atoms 0, 1, ... stand for `classes_`.
@@ -160,7 +160,7 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         """As for every estimator, and classes that are those of the atoms."""
         yield from super().faults()
         if hasattr(self, "postprocessor_"):
-            atoms = self.postprocessor_.policy_.support.atoms
+            atoms = self.postprocessor_.policy_.grid.atoms
             classes: object = getattr(self, "classes_", None)
             n_classes = int(atoms[-1]) + 1
             if not isinstance(classes, np.ndarray) or not classes.shape == atoms.shape == (n_classes,):

@@ -13,7 +13,7 @@ from evenhand._utils.stored import Stored
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.calibration import JointCalibrator
 from evenhand.certificates import Certificate
-from evenhand.estimators.cells import Notion
+from evenhand.estimators.cells import Cells
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.estimators.streaming import OnDrift, check_on_drift
 
@@ -25,7 +25,7 @@ class FittedEstimator(Stored, ABC):
     sensitive_estimator_: Any
     calibrator_: Any
     outcome_calibrator_: JointCalibrator | None
-    notion_: Notion
+    cells_: Cells
     postprocessor_: ParityPostprocessor
     certificate_: Certificate
     groups_: AnyArray
@@ -45,7 +45,7 @@ class FittedEstimator(Stored, ABC):
         fitted = {name for name in vars(self) if name.endswith("_")}
         if not fitted:
             return
-        needed = {"estimator_", "groups_", "notion_", "outcome_calibrator_", "postprocessor_"}
+        needed = {"estimator_", "groups_", "cells_", "outcome_calibrator_", "postprocessor_"}
         if missing := sorted(needed - fitted):
             yield f"it has no {', '.join(missing)}"
         if not isinstance(self.postprocessor_, ParityPostprocessor) or not hasattr(
@@ -53,8 +53,8 @@ class FittedEstimator(Stored, ABC):
         ):
             yield "its postprocessor_ is not a fitted one"
         n_groups = len(self.postprocessor_.policy_.group_prior)
-        if not isinstance(self.notion_, Notion) or len(self.notion_.cells()) != n_groups:
-            yield "its notion_ does not have the cells of its policy"
+        if not isinstance(self.cells_, Cells) or len(self.cells_.pairs()) != n_groups:
+            yield "its cells_ does not have the cells of its policy"
         if not isinstance(self.groups_, np.ndarray) or self.groups_.shape != (n_groups,):
             yield f"its groups_ are not {n_groups} labels"
         if not isinstance(self.outcome_calibrator_, JointCalibrator | None):

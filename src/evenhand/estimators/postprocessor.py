@@ -18,7 +18,7 @@ from evenhand._utils.validation import (
 )
 from evenhand.certificates import certify
 from evenhand.dual.costs import make_cost
-from evenhand.dual.grid import Support, automatic_beta, uniform_support, warn_of_clipping
+from evenhand.dual.grid import Grid, automatic_beta, uniform_grid, warn_of_clipping
 from evenhand.dual.parity import ParityNotion
 from evenhand.dual.prior import resolve_prior
 from evenhand.dual.problem import DualProblem
@@ -253,7 +253,7 @@ class ParityPostprocessor(PartialFit):
         found = select(self, rows, step.epsilon, step.grid, step.beta)
         step = replace(step, beta=found.beta)
         if is_cv(self.atoms):
-            step = replace(step, grid=uniform_support(*step.grid.bounds, found.n_atoms))
+            step = replace(step, grid=uniform_grid(*step.grid.bounds, found.n_atoms))
         return step, {"selection_": found}
 
     def _install_fit(
@@ -284,9 +284,9 @@ class ParityPostprocessor(PartialFit):
         rows = self._read_rows(scores, group_proba, sample_weight, strata)
         return FrontierRows(clone(self), rows, group_prior, assemble=lambda fitted: fitted)
 
-    def _report_clipping(self, support: Support, n_clipped: int, n_rows: int) -> None:
+    def _report_clipping(self, grid: Grid, n_clipped: int, n_rows: int) -> None:
         automatic = isinstance(self.bounds, str)
-        warn_of_clipping(support, n_clipped, n_rows, automatic=automatic, stacklevel=4)
+        warn_of_clipping(grid, n_clipped, n_rows, automatic=automatic, stacklevel=4)
 
     def _start(self, problem: DualProblem, rows: Rows) -> FloatArray | None:
         """The last multipliers, where a warm start is asked for and they fit."""

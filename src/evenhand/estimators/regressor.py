@@ -84,7 +84,7 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
     calibrator_ : Calibrator, JointCalibrator or None
     outcome_calibrator_ : JointCalibrator or None
         With `calibration="joint"`, where it helps.
-    notion_ : Notion
+    cells_ : Cells
         Which groups are compared, and within which strata.
     postprocessor_ : ParityPostprocessor
         The parity step: atoms_, beta_, tilt_, multipliers_ and more.

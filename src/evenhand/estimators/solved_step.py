@@ -129,7 +129,7 @@ class SolvedStep(Stored, BaseEstimator, ABC):  # type: ignore[misc]
         rows = self._rows(scores, group_proba)
         scaled, key = rows.scores, self.draw_key_
         if scaled.ndim == 1:
-            scaled = self.policy_.support.scale(scaled)
+            scaled = self.policy_.grid.scale(scaled)
         uniforms = choose_uniforms(
             len(scaled), key, random_state, ids, lambda: uniforms_from_rows(scaled, rows.group_proba, key)
         )

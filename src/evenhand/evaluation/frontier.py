@@ -16,9 +16,9 @@ from evenhand.evaluation.paths import (
     NO_LIMIT,
     Callback,
     FrontierPoint,
+    choose_by_cv,
     default_epsilons,
-    fit_at_rest,
-    settle,
+    fit_without_parity,
     solve_path,
 )
 from evenhand.exceptions import ConvergenceWarning, EvenhandWarning
@@ -224,8 +224,8 @@ def frontier(
     given = model._frontier_rows(*fit_args, **fit_kwargs)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        problem = settle(given)
-        rest = fit_at_rest(problem, NO_LIMIT if wanted is None else wanted[0])
+        problem = choose_by_cv(given)
+        rest = fit_without_parity(problem, NO_LIMIT if wanted is None else wanted[0])
         rows = ScoredRows.of(problem.rows) if test is None else read_held_out(test, problem.assemble(rest))
         path = default_epsilons(problem, rest) if wanted is None else wanted
         points = solve_path(problem, path, rows, callback)

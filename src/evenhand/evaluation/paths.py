@@ -23,7 +23,7 @@ from evenhand.solvers import Status, ZeroMultipliers
 
 N_POINTS = 20  # of the automatic path, exact parity among them
 REACH = 200.0  # its largest epsilon over the smallest one above zero
-NO_LIMIT = 1e100  # an epsilon that never binds, and whose square is still a number
+NO_LIMIT = 1e100  # an epsilon that never binds; its square does not overflow
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +41,7 @@ class FrontierPoint:
 Callback = Callable[[FrontierPoint], bool | None]
 
 
-def settle(problem: FrontierRows) -> FrontierRows:
+def choose_by_cv(problem: FrontierRows) -> FrontierRows:
     """The problem with all that was left to "cv" chosen, at the model's own epsilon."""
     template = problem.postprocessor
     if not (is_cv(template.beta) or is_cv(template.atoms)):
@@ -53,7 +53,7 @@ def settle(problem: FrontierRows) -> FrontierRows:
     return replace(problem, postprocessor=clone(template).set_params(**settings))
 
 
-def fit_at_rest(problem: FrontierRows, epsilon: float) -> ParityPostprocessor:
+def fit_without_parity(problem: FrontierRows, epsilon: float) -> ParityPostprocessor:
     """The policy without parity; refuses what a fit at `epsilon` would refuse, before any work is done."""
     template = problem.postprocessor
     model: ParityPostprocessor = clone(template)

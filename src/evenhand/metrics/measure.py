@@ -94,7 +94,7 @@ class ScoredRows:
 
     def measure(self, policy: SoftmaxPolicy) -> Measures:
         """Measures of a policy; the risk is against the target, or against the scores where there is none."""
-        atoms, target = policy.support.atoms, self._target()
+        atoms, target = policy.grid.atoms, self._target()
         masses = np.zeros((len(self.members.labels) + 1, len(atoms)))
         losses = np.empty(len(self.scores))
         with one_blas_thread():  # its products are small, and more threads would fight those of the policy
@@ -109,7 +109,7 @@ class ScoredRows:
         Where scores are not means, of the atom that they make cheapest. Otherwise they are rounded to the
         nearest atom only for distances that would call values without ties as unfair as can be.
         """
-        atoms, target, exact = policy.support.atoms, self._target(), {}
+        atoms, target, exact = policy.grid.atoms, self._target(), {}
         cost, places = policy.cost, policy.cost.cheapest(self.scores, atoms)
         if cost.scores_are_means:
             losses, values = cost.paired(target, self.scores), self.scores
@@ -135,7 +135,7 @@ class ScoredRows:
 
 def policy_blocks(policy: SoftmaxPolicy, scores: FloatArray, group_proba: FloatArray) -> Blocks:
     """A policy's pmf, made and dropped block by block, so that memory does not grow with the rows."""
-    for rows in block_slices(len(scores), len(policy.support.atoms)):
+    for rows in block_slices(len(scores), len(policy.grid.atoms)):
         yield rows, policy.pmf(scores[rows], group_proba[rows])
 
 

@@ -215,9 +215,9 @@ def _from_frontier(frontier: Frontier, rows: ScoredRows, own: Tolerance) -> tupl
         if point.epsilon == own.epsilon:
             continue
         policy = step_of(point.model).policy_
-        if len(policy.support.atoms) != n_atoms:
+        if len(policy.grid.atoms) != n_atoms:
             raise ValueError(
-                f"frontier predicts {len(policy.support.atoms)} values and model {n_atoms}: make it from the "
+                f"frontier predicts {len(policy.grid.atoms)} values and model {n_atoms}: make it from the "
                 "same settings and rows, or give both the same atoms."
             )
         found.append(Tolerance(point.epsilon, rows.measure(policy), False, point.status.success))

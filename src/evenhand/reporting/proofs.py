@@ -116,7 +116,7 @@ def prove_calibration(model: Any, postprocessor: ParityPostprocessor, rows: Scor
             ),
             None,
         )
-    notion = getattr(model, "notion_", None)  # whose models may tell outcomes apart, too
+    notion = getattr(model, "cells_", None)  # whose models may tell outcomes apart, too
     joint = notion is not None and notion.joint
     names = [label_text(group, within=joint) for group in diagnosis.groups]
     sentences = calibration_sentences(diagnosis, names, where, getattr(model, "calibration", None))

@@ -67,10 +67,10 @@ def change(before: float, after: float) -> str:
 
 def within_text(model: Any) -> str:
     """Among whom a fitted model compares groups; empty where it is among all."""
-    if not hasattr(model, "notion_"):  # a post-processor, which knows no more of its strata than their names
+    if not hasattr(model, "cells_"):  # a post-processor, which knows no more of its strata than their names
         strata = dict.fromkeys(label_text(stratum) for stratum, _ in model.groups_)
         return f"within each of {len(strata)} strata, {some_of(list(strata))}"
-    notion = model.notion_
+    notion = model.cells_
     if notion.is_plain:
         return ""
     parts = []

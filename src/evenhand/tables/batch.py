@@ -12,7 +12,7 @@ from sklearn.base import clone
 from evenhand._utils.progress import report_progress
 from evenhand._utils.validation import Rows, check_epsilon, require_mass
 from evenhand.dual.costs import Squared, make_cost
-from evenhand.dual.grid import Support, automatic_n_atoms
+from evenhand.dual.grid import Grid, automatic_n_atoms
 from evenhand.dual.rows import MemoryRows
 from evenhand.dual.step import choose_beta, choose_grid
 from evenhand.estimators.draws import key_from
@@ -94,7 +94,7 @@ def fit_table(
         if isinstance(model, ParityPostprocessor):
             _fit_step(model, spool)
         else:
-            model._install_step(_fit_step(model._postprocessor(model.notion_), spool))
+            model._install_step(_fit_step(model._postprocessor(model.cells_), spool))
     return model
 
 
@@ -188,18 +188,18 @@ def _fit_sample(step: ParityPostprocessor, solver: Solver[Any], spool: Spool) ->
         settings["beta"] = choose_beta(step.beta, make_cost(step.cost), n_rows, solver.default_beta(n_rows))
     if isinstance(step.atoms, str) and not is_cv(step.atoms) and spool.n_classes is None:
         settings["atoms"] = automatic_n_atoms(spool.n_rows)
-    support = _cover(step, spool, rows)
-    if np.isfinite(support.bounds).all():
-        settings["bounds"] = support.bounds
-    inside = replace(rows, scores=support.clip(rows.scores))  # what lies outside is counted over all rows
+    grid = _cover(step, spool, rows)
+    if np.isfinite(grid.bounds).all():
+        settings["bounds"] = grid.bounds
+    inside = replace(rows, scores=grid.clip(rows.scores))  # what lies outside is counted over all rows
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a start is all that it has to be
         fitted: ParityPostprocessor = clone(step).set_params(**settings)._fit_rows(inside)
     return fitted
 
 
-def _cover(step: ParityPostprocessor, spool: Spool, rows: Rows) -> Support:
-    """The support of the sample and of the lowest and the highest score of all."""
+def _cover(step: ParityPostprocessor, spool: Spool, rows: Rows) -> Grid:
+    """The grid of the sample and of the lowest and the highest score of all."""
     if spool.n_classes is None:
         scores = np.concatenate([rows.scores, [spool.lowest, spool.highest]])
         weights = None if rows.weights is None else np.append(rows.weights, [0.0, 0.0])

@@ -63,7 +63,7 @@ class TableReader:
         if isinstance(model, ParityEstimator):
             (X,) = self.arguments(block)
             scores, proba = model.predict_scores(X, **self.keywords(block))
-            return Rows(scores, proba, tuple(model.groups_.tolist()), None, model.notion_.strata())
+            return Rows(scores, proba, tuple(model.groups_.tolist()), None, model.cells_.strata())
         given, group_proba = self.arguments(block)
         if groups is None:
             groups = column_labels(group_proba)

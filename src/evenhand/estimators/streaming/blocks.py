@@ -20,7 +20,7 @@ from evenhand._kernels.blas import one_blas_thread
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import Rows
 from evenhand.dual.costs import Squared
-from evenhand.dual.grid import Support, check_beta, paper_beta
+from evenhand.dual.grid import Grid, check_beta, paper_beta
 from evenhand.dual.imbalance import ImbalanceModel, stratum_sums
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.step import ParityStep, choose_grid
@@ -155,8 +155,11 @@ def _go_on(
     wider = _widened(stream, scores, settings)
     due = record.since >= SOLVE_AGAIN * record.weight or bool(alarms)
     if isinstance(settings.solver, StochasticSolver) and (record.moments.prior > 0).all():
-        walk = _walk_on(settings.solver, record, stream, scores, proba, settings)
-        record, due = replace(record, walk=walk), not np.array_equal(walk.multipliers, stream.multipliers)
+        solver_state = _feed_solver(settings.solver, record, stream, scores, proba, settings)
+        record, due = (
+            replace(record, solver_state=solver_state),
+            not np.array_equal(solver_state.multipliers, stream.multipliers),
+        )
     stream = replace(stream, record=record)
     if due or wider is not stream.step.grid:
         stream = _solve(stream, record, block, wider, scores, proba, settings)
@@ -205,7 +208,7 @@ def _blend(record: Record, block: Moments, n_rows: int, half_life: float | None,
     )
 
 
-def _widened(stream: Stream, scores: FloatArray, settings: Settings) -> Support:
+def _widened(stream: Stream, scores: FloatArray, settings: Settings) -> Grid:
     """The grid that covers the block too; the same object where nothing is to be done."""
     grid = stream.step.grid
     if not settings.may_extend or not grid.count_outside(scores):
@@ -218,7 +221,7 @@ def _solve(
     stream: Stream,
     record: Record,
     block: Moments,
-    grid: Support,
+    grid: Grid,
     scores: FloatArray,
     proba: FloatArray,
     settings: Settings,
@@ -230,18 +233,20 @@ def _solve(
     step, multipliers = stream.step, stream.multipliers
     if grid is not step.grid:
         step, multipliers, past, block = _on_wider_grid(step, multipliers, grid, past, block)
-        record = replace(record, monitor=record.monitor.on_wider_grid(len(multipliers)), walk=None)
+        record = replace(record, monitor=record.monitor.on_wider_grid(len(multipliers)), solver_state=None)
     begin = replace(step, group_prior=prior, beta=_temperature(settings, record.weight, step.beta))
     problem = block_problem(begin, scores, proba)
-    if record.walk is not None:
-        found = record.walk.multipliers
+    if record.solver_state is not None:
+        found = record.solver_state.multipliers
     else:
         shift = moment_shift(block, past, prior)  # the same under any policy, as moments are carried
         found = _run(settings, record.weight, replace(problem, moment_shift=shift), multipliers)
     stop = measure(problem, proba, found, begin.strata)
     rise = _tilted(begin, found, block, past) - _tilted(step, multipliers, block, past)
     record = replace(record, moments=past.carried(block, stop, rise), since=0, n_solves=record.n_solves + 1)
-    if record.walk is not None:  # its policies leap from plan to plan, too far for a block to speak for all
+    if (
+        record.solver_state is not None
+    ):  # its policies leap from plan to plan, too far for a block to speak for all
         n_rows = float(problem.n_rows)
         monitor = Monitor.fresh(*problem.multipliers_shape)
         record = replace(record, moments=stop, weight=n_rows, squares=n_rows, monitor=monitor)
@@ -266,7 +271,7 @@ def _run(
     return found.multipliers
 
 
-def _walk_on(
+def _feed_solver(
     solver: StochasticSolver,
     record: Record,
     stream: Stream,
@@ -277,22 +282,22 @@ def _walk_on(
     """A stochastic solver after the rows of the block, one by one."""
     step = replace(stream.step, group_prior=record.moments.prior)
     problem = block_problem(step, scores, proba)
-    walk, half_life = record.walk, settings.half_life
-    if walk is None or walk.iterate.shape[2] != problem.multipliers_shape[0]:
+    solver_state, half_life = record.solver_state, settings.half_life
+    if solver_state is None or solver_state.iterate.shape[2] != problem.multipliers_shape[0]:
         fresh = replace(solver, n_steps=problem.n_rows).init(problem, stream.multipliers)
-        walk = _before_plan(fresh, max(int(record.weight) - problem.n_rows, problem.n_rows))
-    elif half_life is not None and walk.n_gradient_rows >= walk.budget > half_life:
-        walk = _before_plan(walk, int(half_life))  # plans no longer than memory
-    return solver.feed(problem, walk)
+        solver_state = _before_plan(fresh, max(int(record.weight) - problem.n_rows, problem.n_rows))
+    elif half_life is not None and solver_state.n_gradient_rows >= solver_state.budget > half_life:
+        solver_state = _before_plan(solver_state, int(half_life))  # plans no longer than memory
+    return solver.feed(problem, solver_state)
 
 
-def _before_plan(walk: StochasticState, n_rows: int) -> StochasticState:
+def _before_plan(solver_state: StochasticState, n_rows: int) -> StochasticState:
     """The walk with `n_rows` behind it and a plan for as many to begin."""
-    return replace(walk, n_gradient_rows=n_rows, budget=n_rows)
+    return replace(solver_state, n_gradient_rows=n_rows, budget=n_rows)
 
 
 def _on_wider_grid(
-    step: ParityStep, multipliers: FloatArray, grid: Support, past: Moments, block: Moments
+    step: ParityStep, multipliers: FloatArray, grid: Grid, past: Moments, block: Moments
 ) -> tuple[ParityStep, FloatArray, Moments, Moments]:
     """The same policy and moments on a grid with more atoms; its temperature in the users' units stays."""
     old, cost = step.grid, step.cost

@@ -41,10 +41,12 @@ class PartialFit(SolvedStep):
             yield "its stream_ is not a stream"
         if len(stream.step.group_prior) != len(self.policy_.group_prior):
             yield "its stream_ has other groups"
-        if stream.record is None or stream.record.walk is None:
+        if stream.record is None or stream.record.solver_state is None:
             return
         solver = self._solver()
-        if isinstance(solver, StochasticSolver) and stream.record.walk.outlasts_plan(solver.batch_size):
+        if isinstance(solver, StochasticSolver) and stream.record.solver_state.outlasts_plan(
+            solver.batch_size
+        ):
             yield "the plan of its solver is shorter than the rows that it expects"
 
     def partial_fit(

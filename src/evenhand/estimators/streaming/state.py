@@ -56,7 +56,7 @@ class Record(Stored):
     squares: float  # sum of the squared weights of rows: weight^2 / squares rows of equal weight
     since: int  # rows since the last solve
     n_solves: int
-    walk: StochasticState | None = None  # of a stochastic solver
+    solver_state: StochasticState | None = None  # of a stochastic solver
 
     def faults(self) -> Iterator[str]:
         """Moments, charts, positive weights and counts."""
@@ -66,7 +66,7 @@ class Record(Stored):
             yield "its weights are not positive"
         if not is_count(self.since) or not is_count(self.n_solves):
             yield "its counts are not counts"
-        if not isinstance(self.walk, StochasticState | None):
+        if not isinstance(self.solver_state, StochasticState | None):
             yield "its solver's state is not one of a stochastic solver"
 
     def misfits(self, step: ParityStep) -> Iterator[str]:
@@ -82,7 +82,11 @@ class Record(Stored):
         if self.monitor.up.shape != (n_constraints + 1, n_groups):
             yield "its charts do not have the shape of its multipliers"
         points = form_of(problem).split(np.zeros(problem.multipliers_shape))
-        if self.walk is not None and self.walk.iterate.shape != (len(points), n_groups, n_constraints):
+        if self.solver_state is not None and self.solver_state.iterate.shape != (
+            len(points),
+            n_groups,
+            n_constraints,
+        ):
             yield "its solver's state does not have the shape of its multipliers"
 
     @property
