@@ -192,7 +192,7 @@ def replace_array(name, array):
 
     def change(model, members):
         policy = model["fitted"]["policy_"]["object"]["fields"]
-        where = policy["support"]["object"]["fields"] if name == "atoms" else policy
+        where = policy["grid"]["object"]["fields"] if name == "atoms" else policy
         members["arrays/500.npy"] = npy(array, version=(1, 0))
         where[name] = {"array": "arrays/500.npy"}
 

@@ -287,7 +287,7 @@ def moment_fields(tree):
 
 
 def walk_fields(tree):
-    return record_fields(tree)["walk"]["object"]["fields"]
+    return record_fields(tree)["solver_state"]["object"]["fields"]
 
 
 @pytest.mark.parametrize(
