@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -19,6 +18,7 @@ from evenhand.dual.problem import DualProblem
 from evenhand.estimators.parity_step import FrontierRows, choose_beta
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.estimators.selection import is_cv
+from evenhand.evaluation.heldout import Model
 from evenhand.exceptions import InterruptWarning
 from evenhand.metrics import Measures, ScoredRows
 from evenhand.solvers import Progress, Status, make_solver
@@ -33,7 +33,7 @@ class FrontierPoint:
     """One tolerance of the path: the model, and what it does on the held-out rows and on those of its fit."""
 
     epsilon: float
-    model: Any  # fitted, of the kind that was given
+    model: Model  # fitted, of the kind that was given
     measures: Measures  # on the held-out rows
     certificate: Certificate  # on the rows of the fit
     status: Status
