@@ -8,7 +8,6 @@ import numpy as np
 
 from evenhand._utils.typing import FloatArray
 from evenhand.dual.parity import make_parity
-from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.heldout import read_held_out
 from evenhand.plots import ConvergenceDisplay
 from evenhand.solvers import Progress
@@ -79,9 +78,7 @@ class History:
             return tuple(self._kept)
         return (*self._kept, self._latest)
 
-    def measure(
-        self, model: ParityPostprocessor, test: Any, *, name: str | None = None
-    ) -> ConvergenceDisplay:
+    def measure(self, model: Any, test: Any, *, name: str | None = None) -> ConvergenceDisplay:
         """Risk and largest Kolmogorov-Smirnov distance of every record, ready to be drawn.
 
         Parameters
