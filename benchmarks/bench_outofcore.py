@@ -24,7 +24,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 import evenhand as eh
 from benchmarks import _support as support
 from evenhand.tables.outofcore import fit_table, iter_predictions, predict_table
-from evenhand.tables.outofcore.sources import open_source
+from evenhand.tables.sources import open_source
 
 GIGABYTE, MOST_MEGABYTES = 1e9, 1000.0
 N_COLUMNS, N_FEATURES, GROUP_ROWS = (

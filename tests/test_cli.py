@@ -15,10 +15,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import evenhand as eh
-from evenhand._utils.progress import listening
+from evenhand._utils.progress import listening, report_progress
 from evenhand.cli import main, terminal
 from evenhand.cli.commands import bench as bench_command
-from evenhand.tables import files as tables
+from evenhand.tables import files
+from evenhand.tables.sources import open_source
 from evenhand.tables.writing import write_frame
 from tests.cli_support import files_of, make_table
 
@@ -122,9 +123,9 @@ def test_standard_input_and_output_work_for_text_and_for_parquet(run, folder, mo
 
 def test_batches_of_any_size_give_the_same_answer(run, folder, monkeypatch):
     wanted = run("predict", folder / "model.evenhand", folder / "rows.csv").out
-    monkeypatch.setattr(tables, "BLOCK_BYTES", 1000)  # a few rows
-    monkeypatch.setattr(tables, "BATCH_ROWS", 7)
-    assert len(list(tables.read_batches(tables.Source.of(str(folder / "rows.csv"))))) > 10
+    monkeypatch.setattr(files, "BLOCK_BYTES", 1000)  # a few rows
+    monkeypatch.setattr(files, "BATCH_ROWS", 7)
+    assert len(list(files.read_batches(open_source(folder / "rows.csv")))) > 10
     assert run("predict", folder / "model.evenhand", folder / "rows.csv").out == wanted
     keep = ("--keep", "none")
     by_batch = run("predict", folder / "model.evenhand", folder / "rows.parquet", *keep).out
@@ -278,17 +279,17 @@ def test_bars_tell_the_time_left_on_a_terminal_and_are_silent_elsewhere(monkeypa
         return maker(file=screen, force_terminal=True, width=100)
 
     monkeypatch.setattr(terminal, "Console", console)
-    with terminal.Terminal().working("Fitting") as advance:
-        advance(3, 10)
-    assert "Fitting" in screen.getvalue()
+    with terminal.Terminal().working("Fitting"):
+        report_progress("folds", 3, 10)
+    assert "Fitting: folds" in screen.getvalue()
     assert "left:" in screen.getvalue()
     screen.truncate(0)
-    with terminal.Terminal(quiet=True).working("Fitting") as advance:
-        advance(3, 10)
+    with terminal.Terminal(quiet=True).working("Fitting"):
+        report_progress("folds", 3, 10)
     assert "Fitting" not in screen.getvalue()
     monkeypatch.setattr(terminal, "Console", maker)
-    with terminal.Terminal().working("Fitting") as advance:
-        advance(3, 10)
+    with terminal.Terminal().working("Fitting"):
+        report_progress("folds", 3, 10)
     assert capsys.readouterr().err == ""
 
 

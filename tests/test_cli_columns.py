@@ -9,9 +9,11 @@ from numpy.testing import assert_array_equal
 
 from evenhand.cli.errors import UsageError
 from evenhand.cli.models import read_epsilon
-from evenhand.tables.columns import as_groups, as_ids, find_kind, make_features
-from evenhand.tables.errors import TableError
-from evenhand.tables.files import Source, read_table
+from evenhand.cli.rows import make_features
+from evenhand.tables.columns import as_groups, as_ids, find_kind
+from evenhand.tables.files import read_table
+from evenhand.tables.formats import TableError
+from evenhand.tables.sources import open_source
 from evenhand.tables.writing import write_frame
 
 DAYS = [dt.date(2020, 1, 1), dt.date(1969, 12, 31), None]
@@ -35,7 +37,7 @@ def test_a_column_is_of_the_same_kind_and_has_the_same_values_in_csv_and_parquet
     seen = []
     for suffix in ("csv", "parquet", "arrow"):
         write_frame(table, str(tmp_path / f"rows.{suffix}"))
-        read = read_table(Source.of(str(tmp_path / f"rows.{suffix}")))
+        read = read_table(open_source(tmp_path / f"rows.{suffix}"))
         assert find_kind(read[name].combine_chunks() if suffix == "csv" else _plain(read[name])) == kind
         seen.append(make_features(read, {name: kind})[name].to_numpy())
     assert_array_equal(seen[0], seen[1])
@@ -54,7 +56,7 @@ def test_days_count_from_1970_with_their_fractions():
 def test_header_cells_and_values_may_hold_newlines_quotes_and_delimiters(tmp_path):
     names = ["a\nb", 'c"d', "e,f", ""]
     write_frame(pa.table([["1\n2", "3"], ['"', "x"], [",", "y"], ["é", "z"]], names), str(tmp_path / "t.csv"))
-    table = read_table(Source.of(str(tmp_path / "t.csv")))
+    table = read_table(open_source(tmp_path / "t.csv"))
     assert table.column_names == ["a\nb", 'c"d', "e,f", "unnamed_4"]
     assert table.to_pylist()[0] == {"a\nb": "1\n2", 'c"d': '"', "e,f": ",", "unnamed_4": "é"}
 

@@ -14,14 +14,14 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from evenhand import metrics
 from evenhand.certificates import Certificate
-from evenhand.dual.grid import uniform_support
+from evenhand.dual.grid import uniform_grid
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.estimators import ParityRegressor
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.frontier import Frontier, frontier
 from evenhand.exceptions import ClippingWarning, ConvergenceWarning, InterruptWarning
 from evenhand.metrics import BLOCK_ENTRIES, Membership, ScoredRows
-from evenhand.solvers import Batch, Progress, Status
+from evenhand.solvers import Batch, PlainState, Solver, Status
 from tests.frontiers import EPSILONS, FIT, NEW, ROWS, TEST
 
 
@@ -217,7 +217,7 @@ def interrupt(_):
     raise KeyboardInterrupt
 
 
-class InterruptedSolver:
+class InterruptedSolver(Solver):
     """Stops as `run` does on Ctrl-C, at tolerances below a limit."""
 
     name = "interrupted"
@@ -226,7 +226,7 @@ class InterruptedSolver:
         self.limit = limit
 
     def init(self, problem, start):
-        return Progress(self.name, 0, 0, np.zeros(problem.multipliers_shape))
+        return PlainState(np.zeros(problem.multipliers_shape))
 
     def step(self, problem, state):
         if problem.slack.max() < self.limit:
@@ -252,7 +252,7 @@ def test_an_interrupt_inside_the_solver_keeps_no_half_solved_point():
         frontier(model, *ROWS, epsilons=[0.01])
 
 
-class StallsWhenWarm:
+class StallsWhenWarm(Solver):
     """The batch solver, that gives up at once wherever it is given a start."""
 
     name = "stalls when warm"
@@ -289,7 +289,7 @@ def test_a_cause_warns_once_for_the_whole_path():
 
 def test_measuring_never_holds_a_whole_pmf():
     n_rows, n_atoms = 200_000, 64
-    policy = SoftmaxPolicy(uniform_support(0.0, 1.0, n_atoms), np.full(2, 0.5), np.zeros((n_atoms, 2)), 50.0)
+    policy = SoftmaxPolicy(uniform_grid(0.0, 1.0, n_atoms), np.full(2, 0.5), np.zeros((n_atoms, 2)), 50.0)
     scores, proba = np.linspace(0, 1, n_rows), np.full((n_rows, 2), 0.5)
     rows = ScoredRows(scores, proba, Membership((0, 1), codes=np.arange(n_rows) % 2))
     rows.measure(policy)  # compiles
@@ -299,7 +299,7 @@ def test_measuring_never_holds_a_whole_pmf():
     tracemalloc.stop()
     assert peak < 4 * 8 * BLOCK_ENTRIES + 40 * n_rows < 8 * n_rows * n_atoms
     whole = policy.pmf(scores, proba)
-    assert measures.risk == pytest.approx(metrics.risk(scores, whole, policy.support.atoms))
+    assert measures.risk == pytest.approx(metrics.risk(scores, whole, policy.grid.atoms))
 
 
 class CountingRegression(LinearRegression):

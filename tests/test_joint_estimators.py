@@ -14,8 +14,8 @@ from sklearn.pipeline import make_pipeline
 
 import evenhand as eh
 from evenhand import ParityClassifier, ParityRegressor
+from evenhand._utils.stored import find_fault
 from evenhand.calibration import JointCalibrator
-from evenhand.modelfile import registry
 from tests.calibrated import both_wrong
 
 EPSILON = 0.02
@@ -152,13 +152,13 @@ def test_every_notion_goes_with_the_maps_and_through_a_model_file(name, tmp_path
     assert again.predict_proba(X, **known).tobytes() == model.predict_proba(X, **known).tobytes()
 
 
-def test_a_model_of_before_has_no_map_of_the_outcome_and_predicts():
+def test_a_model_whose_map_of_the_outcome_is_none_is_refused():
     model = fit(classifier(), people(500, 16))
-    expected = model.predict_proba(FRESH[0][:100])
+    assert find_fault(model) is None
     del model.outcome_calibrator_
-    np.testing.assert_array_equal(model.predict_proba(FRESH[0][:100]), expected)
+    assert "it has no outcome_calibrator_" in find_fault(model)
     model.outcome_calibrator_ = "a map"
-    assert "outcome_calibrator_" in registry.find_fault(model)
+    assert "outcome_calibrator_ is not one" in find_fault(model)
 
 
 def test_a_stream_goes_on_through_the_maps(joint):

@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from evenhand.metrics import dkw_radius, ks_unfairness, risk, risk_interval, unfairness, unfairness_interval
-from evenhand.metrics.distances import METRICS, NORMS
+from evenhand.metrics.distances import METRICS
 from evenhand.metrics.masses import Membership, Predictions
 from evenhand.metrics.resampling import bootstrap_masses, noise_floor, poisson_ones
 
@@ -121,7 +121,7 @@ def test_fast_poisson_numbers_are_poisson():
     np.testing.assert_allclose(seen, stats.poisson.pmf(np.arange(6), 1), atol=0.003)
 
 
-@pytest.mark.parametrize("metric", NORMS)
+@pytest.mark.parametrize("metric", [name for name in METRICS if name != "w2"])
 @pytest.mark.parametrize("n_rows", [60, 4000])
 def test_the_noise_floor_is_what_shuffled_groups_show(metric, n_rows):
     rng = np.random.default_rng(7)

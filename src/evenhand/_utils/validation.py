@@ -1,4 +1,4 @@
-"""Inputs become arrays once, here at the border; what is wrong is said with the argument's name."""
+"""Validate public arguments: arrays of numbers in, or an error that names the argument."""
 
 import numbers
 from collections.abc import Hashable, Mapping, Sequence

@@ -13,7 +13,7 @@ from evenhand._utils.validation import Labels
 from evenhand.baselines.base import PmfRegressor, check_target, one_hot
 from evenhand.baselines.base_model import model_values
 from evenhand.baselines.transport import Transport
-from evenhand.dual.grid import make_support
+from evenhand.dual.grid import make_grid
 from evenhand.estimators.draws import RandomState
 from evenhand.estimators.groups import check_groups
 from evenhand.estimators.nuisances import default_regressor, fit_model
@@ -156,7 +156,7 @@ class WassersteinBarycentre(AwareRegressor):
     def _fit_step(self, scores: FloatArray, groups: Groups) -> dict[str, Any]:
         if not 0.0 <= self.moved <= 1.0:
             raise ValueError(f"moved must lie between 0 (the regressor) and 1 (parity): got {self.moved!r}.")
-        atoms = make_support(self.atoms, self.bounds, scores).atoms
+        atoms = make_grid(self.atoms, self.bounds, scores).atoms
         transport = Transport.between(scores, groups.codes, len(groups.labels))
         moved = float(self.moved)
         if self.epsilon is not None:

@@ -127,19 +127,19 @@ class HeldOutCertificate:
 
     def _verdict(self, group: int) -> str:
         lower, upper, name = self.lower[group], self.upper[group], label_text(self.groups[group])
-        said = (
+        sentence = (
             f"Group {name} is at most {upper:.4f} in {self.metric.upper()} from everybody, and "
             f"at least {lower:.4f} (these rows show {self.estimate[group]:.4f}, {self.counts[group]} of them "
             "in the group)"
         )
         if self.epsilon is None:
-            return said + "."
+            return sentence + "."
         epsilon = self.epsilon[group]
         if upper <= epsilon:
-            return f"{said}: within epsilon = {epsilon:.4g}."
+            return f"{sentence}: within epsilon = {epsilon:.4g}."
         if lower > epsilon:
-            return f"{said}: beyond epsilon = {epsilon:.4g}."
-        return f"{said}: these rows cannot tell whether that is within epsilon = {epsilon:.4g}."
+            return f"{sentence}: beyond epsilon = {epsilon:.4g}."
+        return f"{sentence}: these rows cannot tell whether that is within epsilon = {epsilon:.4g}."
 
 
 def certify_held_out(

@@ -13,7 +13,10 @@ from evenhand._utils.validation import as_floats, check_rows_of
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
 from evenhand.certificates.optimisation import Certificate
 from evenhand.dual.costs import Squared
+from evenhand.dual.grid import Grid
+from evenhand.dual.parity import ParityNotion, find_parity, make_parity, matrix
 from evenhand.dual.policy import SoftmaxPolicy
+from evenhand.dual.step import ParityStep
 
 N_SCORE_BINS = 20
 
@@ -26,6 +29,7 @@ class CertifiedStep(Protocol):
     atoms_: FloatArray
     tilt_: FloatArray
     multipliers_: FloatArray
+    step_: ParityStep
     policy_: SoftmaxPolicy
     certificate_: Certificate
 
@@ -134,7 +138,8 @@ def certify_plugin(
 
     **Violation** (Lemma 5.1). For any event about the prediction, true and certified violations differ by at
     most `parity_cost_s` (see `diagnose_calibration`). So the true violation is at most the certified one
-    plus that, for "cdf", "tv" and "pmf" in each group; `lemma_parity_bound` is the lemma's own form,
+    plus that, for "cdf", "tv" and "pmf" in each group (for other notions by `E|d_s|` times the largest norm
+    of an atom); `lemma_parity_bound` is the lemma's own form,
     `|G| + E^1/2 |d|^2` for the root of the sum of squared excesses over atoms and groups. Its proof needs
     `sum_l pi(l)^2 <= 1`, which cumulated probabilities do not have, so it is given for "pmf" alone.
 
@@ -177,8 +182,8 @@ def certify_plugin(
     --------
     >>> from evenhand import ParityPostprocessor
     >>> from evenhand.datasets import make_population
-    >>> pile, held = (make_population(4000, 2, random_state=seed) for seed in (0, 1))
-    >>> model = ParityPostprocessor(epsilon=0.02).fit(pile.scores, pile.group_proba)
+    >>> fit, held = (make_population(4000, 2, random_state=seed) for seed in (0, 1))
+    >>> model = ParityPostprocessor(epsilon=0.02).fit(fit.scores, fit.group_proba)
     >>> certificate = certify_plugin(
     ...     model, held.sensitive_features, held.target, scores=held.scores, group_proba=held.group_proba
     ... )
@@ -232,13 +237,13 @@ def _assemble(
     scores: FloatArray,
     target: FloatArray | None,
 ) -> PluginCertificate:
-    certificate, support = fitted.certificate_, fitted.policy_.support
-    unit = support.half_width**2
+    certificate, grid = fitted.certificate_, fitted.policy_.grid
+    unit = grid.half_width**2
     tilt = fitted.tilt_
     centre, width = (tilt.max(axis=0) + tilt.min(axis=0)) / 2, np.ptp(tilt, axis=0)
     group_cost = unit * float(np.abs(centre) @ np.abs(imbalance.mean) + width @ imbalance.absolute / 2)
     is_pmf = certificate.parity == "pmf"
-    eta = None if target is None else _score_errors(support.clip(scores), target, fitted.atoms_)
+    eta = None if target is None else _score_errors(grid.clip(scores), target, fitted.atoms_)
     lemma_risk = None
     if is_pmf and eta is not None:
         size = unit * float(np.linalg.norm(fitted.multipliers_))
@@ -249,7 +254,7 @@ def _assemble(
         n_rows=diagnosis.n_rows,
         epsilon=certificate.epsilon,
         violation=certificate.violation,
-        parity_cost=_cost_in_units(certificate.parity, diagnosis, support.half_width),
+        parity_cost=_cost_in_units(fitted.step_.parity, diagnosis, grid),
         imbalance_error_shown=imbalance.shown,
         imbalance_error_ceiling=imbalance.ceiling,
         lemma_parity_bound=certificate.gradient_map_norm + imbalance.shown if is_pmf else None,
@@ -263,12 +268,19 @@ def _assemble(
     )
 
 
-def _cost_in_units(parity: str, diagnosis: CalibrationDiagnosis, half_width: float) -> FloatArray:
+def _cost_in_units(parity: str | ParityNotion, diagnosis: CalibrationDiagnosis, grid: Grid) -> FloatArray:
     """The parity cost in the units of the violation."""
-    cost = diagnosis.parity_cost
-    if parity == "mean":  # a mean in [-1, 1] times d_s, so E|d_s| of the bins
-        return half_width * (2.0 * cost - np.abs(diagnosis.mean_proba / diagnosis.group_prior - 1.0))
-    return 2.0 * half_width * cost if parity == "w1" else cost
+    cost, metric = diagnosis.parity_cost, find_parity(parity).metric
+    if metric in ("ks", "sup", "tv"):  # the probability of an event
+        return cost
+    if metric == "w1":  # that of as many events as the grid is wide
+        return 2.0 * grid.half_width * cost
+    # E[d_s A pi] is in question, and the norm of A pi is at most that of the largest column of A.
+    notion = make_parity(parity, grid)
+    largest = float(notion.norm.value(matrix(notion.operator)).max())
+    unit = grid.half_width if notion.in_outcome_units else 1.0
+    absolute = 2.0 * cost - np.abs(diagnosis.mean_proba / diagnosis.group_prior - 1.0)
+    return unit * largest * absolute
 
 
 @dataclass(frozen=True, slots=True, eq=False)

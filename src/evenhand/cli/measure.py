@@ -9,20 +9,15 @@ from evenhand.cli.models import predict_all
 from evenhand.cli.rows import LabelledRows
 from evenhand.cli.tasks import task_of
 from evenhand.cli.terminal import Terminal, share
+from evenhand.dual.parity import find_parity
 from evenhand.estimators.base import ParityEstimator
 from evenhand.evaluation.audit import Audit, audit
 from evenhand.evaluation.heldout import read_members
 from evenhand.metrics import Membership
 from evenhand.metrics._inputs import as_weights
+from evenhand.metrics.distances import find_distance
 
 N_DRAWS = 100  # for the noise floors
-NAMES = {  # of a distance: in the head of a table, and in a sentence
-    "ks": ("KS", "KS distance"),
-    "sup": ("gap", "gap in the chance of a class"),
-    "mean": ("gap", "gap in means"),
-    "tv": ("TV", "total variation distance"),
-    "w1": ("W1", "Wasserstein-1 distance"),
-}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +43,7 @@ class Comparison:
     def show(self, terminal: Terminal) -> None:
         """A row for each group, and the sentence that sums them up."""
         has_risk = "risk" in self.audit.measures
-        short = NAMES[self.metric][0]
+        short = find_distance(self.metric).short
         head = ["group", "rows", f"{short} before", f"{short} after", "chance"]
         columns = [
             self.audit.names,
@@ -66,7 +61,7 @@ class Comparison:
     def summary(self) -> str:
         """The farthest group and the risk, before and after."""
         before, after = self.largest
-        name = NAMES[self.metric][1]
+        name = find_distance(self.metric).phrase
         whom = "everybody of its stratum" if self.audit.within else "everybody"
         text = f"Largest {name} between a group and {whom}: {before:.3f} before, {after:.3f} after."
         was, now = self.audit.baseline_risk, self.audit.risk
@@ -108,8 +103,8 @@ class Comparison:
 def compare(model: ParityEstimator, rows: LabelledRows) -> Comparison:
     """Measure a fitted model, and what it would be without the parity step, on rows with its labels."""
     task = task_of(model)
-    weights = as_weights(rows.weights, len(rows))
-    if model.notion_.is_plain:  # any group can be measured, be it one that the fit has not seen
+    weights, cost = as_weights(rows.weights, len(rows)), model.postprocessor_.policy_.cost
+    if model.cells_.is_plain:  # any group can be measured, be it one that the fit has not seen
         members = Membership.read(rows.groups, len(rows), weights)
     else:
         members = read_members(model, rows.X, rows.y, rows.groups, weights)
@@ -119,7 +114,7 @@ def compare(model: ParityEstimator, rows: LabelledRows) -> Comparison:
         y=None if rows.y is None else task.target(model, rows.y),
         baseline=task.base(model, rows.X),
         atoms=model.atoms_,
-        loss=task.loss(model),
+        loss=cost.loss,
         n_boot=N_DRAWS,
     )
-    return Comparison(found, task.metric(model), task.risk(model))
+    return Comparison(found, task.metric(find_parity(model.postprocessor_.parity)), cost.risk_name)

@@ -17,15 +17,16 @@ from evenhand.estimators.nuisances import pool_rare
 from evenhand.tables.columns import (
     BETWEEN,
     as_groups,
+    as_moments,
     as_numbers,
     as_texts,
     find_column,
     find_kind,
-    make_features,
-    require_columns,
 )
+from evenhand.tables.formats import require_columns
 
 SPLIT_SEED = 0
+READERS = {"number": as_numbers, "moment": as_moments, "text": as_texts}  # of the kinds of features
 ReadTarget = Callable[[pa.Table, str], AnyArray]
 
 
@@ -104,6 +105,16 @@ def find_kinds(table: pa.Table, parts: Parts) -> dict[str, str]:
 def feature_kinds(table: pa.Table, names: Sequence[str], categorical: Sequence[str] = ()) -> dict[str, str]:
     """The kinds of the named columns, by what they hold."""
     return {name: "text" if name in categorical else find_kind(find_column(table, name)) for name in names}
+
+
+def make_features(table: pa.Table, kinds: Mapping[str, str], first_row: int = 1) -> pd.DataFrame:
+    """The columns that `kinds` names, in its order: floats with NaN, and texts with None."""
+    return pd.DataFrame(
+        {
+            name: pd.Series(READERS[kind](table, name, first_row), dtype=object if kind == "text" else float)
+            for name, kind in kinds.items()
+        }
+    )
 
 
 def read_rows(

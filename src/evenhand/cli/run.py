@@ -16,7 +16,7 @@ from evenhand.cli.errors import CommandError, ExitCode
 from evenhand.cli.terminal import write_line
 from evenhand.exceptions import InterruptWarning
 from evenhand.modelfile import ModelFileError
-from evenhand.tables.errors import TableOptionError
+from evenhand.tables.formats import TableOptionError
 
 # click's own, which newer versions of typer carry along under another name
 _ParseError: type[Any] = typer.BadParameter.__mro__[1]

@@ -23,7 +23,6 @@ from rich.text import Text
 
 from evenhand._utils.progress import listening
 from evenhand._utils.text import plain
-from evenhand.tables.files import Advance
 
 MOST_ROWS = 30  # of a table on the terminal
 
@@ -69,7 +68,7 @@ class Terminal:
             sys.stdout.write(json.dumps(clean(facts), allow_nan=False, ensure_ascii=False) + "\n")
 
     @contextmanager
-    def working(self, title: str) -> Iterator[Advance]:
+    def working(self, title: str) -> Iterator[None]:
         """A bar with the time left, for whatever reports its progress inside; none where nobody looks."""
         console = Console(stderr=True)
         with Progress(
@@ -86,19 +85,16 @@ class Terminal:
             task = bars.add_task(title, total=None)
             bar = bars.tasks[0]
 
-            def advance(done: float, total: float | None) -> None:
-                bars.update(task, completed=done, total=total)
-
             def hear(stage: str, done: float, total: float | None) -> None:
                 described = f"{title}: {stage}"
                 if bar.description != described:
                     if bar.total is not None and bar.completed < bar.total:
                         return  # a part of what the bar shows already
                     bars.reset(task, description=described)
-                advance(done, total)
+                bars.update(task, completed=done, total=total)
 
             with listening(hear):
-                yield advance
+                yield
 
     def _console(self) -> Console:
         return Console(stderr=self.data_on_stdout, highlight=False)

@@ -6,47 +6,35 @@ from typing import Any, ClassVar, Self
 
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import indexable
-from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels, check_group_proba
-from evenhand.certificates import Certificate
-from evenhand.estimators.cells import Notion
+from evenhand.estimators.cells import Cells
 from evenhand.estimators.draws import RandomState, choose_uniforms, uniforms_from_table
+from evenhand.estimators.fitted import FittedEstimator
 from evenhand.estimators.group_model import restore_models
 from evenhand.estimators.learner import Learner
-from evenhand.estimators.learning import Learned, encode_attributes, factor_codes, known_columns, only
+from evenhand.estimators.learning import (
+    Learned,
+    encode_attributes,
+    factor_codes,
+    known_columns,
+    unwrap_single,
+)
 from evenhand.estimators.nuisances import input_tags, require_table
-from evenhand.estimators.parity_step import FrontierRows
-from evenhand.estimators.postprocessor import ParityPostprocessor
+from evenhand.estimators.postprocessor import FrontierRows, ParityPostprocessor
 from evenhand.estimators.recalibration import Models
-from evenhand.estimators.streaming import OnDrift, heard_by
 
 
-class ParityEstimator(Learner, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Base of the estimators; a subclass says how rows are scored and which post-processor serves it."""
 
     # Groups are for fit; an aware model asks for them elsewhere with set_predict_request, set_score_request.
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"sensitive_features": True}
     __metadata_request__predict: ClassVar[dict[str, bool]] = {"sensitive_features": False}
     __metadata_request__score: ClassVar[dict[str, bool]] = {"sensitive_features": False}
-    # The table is no metadata; groups are asked for by aware models, with set_partial_fit_request.
-    __metadata_request__partial_fit: ClassVar[dict[str, bool | str]] = {
-        "X_unlabeled": UNUSED,
-        "sensitive_features": False,
-    }
-
     warm_start: bool  # a parameter, which `__init__` of the subclass stores
-
-    estimator_: Any
-    sensitive_estimator_: Any
-    calibrator_: Any
-    outcome_calibrator_: Any
-    notion_: Notion
-    postprocessor_: ParityPostprocessor
-    certificate_: Certificate
-    groups_: AnyArray
 
     def _labels(self, atoms: FloatArray) -> AnyArray:
         """Atoms as the user knows them."""
@@ -89,46 +77,9 @@ class ParityEstimator(Learner, MetaEstimatorMixin, BaseEstimator):  # type: igno
         learned = self._learn(
             X, y, sensitive_features, X_unlabeled, sensitive_features_unlabeled, sample_weight
         )
-        postprocessor = self._postprocessor(learned.notion)._fit_rows(learned.rows)
+        postprocessor = self._postprocessor(learned.cells)._fit_rows(learned.rows)
         validate_data(self, X, skip_check_array=True)  # notes the features' names and number
         return self._install(learned, postprocessor)
-
-    def partial_fit(
-        self,
-        X_unlabeled: Any,
-        y: Any = None,
-        *,
-        sensitive_features: Any = None,
-        half_life: float | None = None,
-        on_drift: OnDrift | None = None,
-    ) -> Self:
-        """Go on with the parity step on more rows without labels, each used once and forgotten.
-
-        After `fit`, whose rows count as the first ones of the stream; the models of the outcome and of the
-        group stay as they are. A call that raises leaves the model as it was. Any chunking of the same rows
-        gives the same model: the scores of most models differ in their last bits with the size of the
-        batch, so they are rounded to 2^-24 of half the grid's width, and probabilities to 2^-24.
-
-        Parameters
-        ----------
-        X_unlabeled : array, data frame or sparse matrix of shape (n_rows, n_features)
-        y : None
-            Not looked at: scikit-learn's convention has it there.
-        sensitive_features : array of shape (n_rows,), default=None
-            Only for `aware` models, which need it.
-        half_life : float, default=None
-            Rows after which a row counts for half; None forgets nothing.
-        on_drift : callable, default=None
-            Called with a `Drift` where the rows are found to have changed, instead of a `DriftWarning`.
-        """
-        scores, group_proba = self.predict_scores(X_unlabeled, sensitive_features=sensitive_features)
-        step = copy(self.postprocessor_)
-        alarms = step._take_rows(scores, group_proba, half_life, quiet=heard_by(on_drift))
-        self._install_step(step)
-        for alarm in alarms:
-            assert on_drift is not None  # else they were warnings
-            on_drift(alarm)
-        return self
 
     def predict(
         self, X: Any, *, sensitive_features: Any = None, random_state: RandomState = None, ids: Any = None
@@ -196,27 +147,28 @@ class ParityEstimator(Learner, MetaEstimatorMixin, BaseEstimator):  # type: igno
         (X,) = indexable(X)
         require_table(X)
         validate_data(self, X, reset=False, skip_check_array=True)
-        notion, known = self.notion_, None
+        cells, known = self.cells_, None
         if self.aware:
             if sensitive_features is None:
                 raise ValueError("This model is aware: pass the group of each row as sensitive_features.")
-            known = encode_attributes(sensitive_features, _num_samples(X), notion, "sensitive_features")
+            known = encode_attributes(sensitive_features, _num_samples(X), cells, "sensitive_features")
         elif sensitive_features is not None:
             raise ValueError(
                 "sensitive_features is not used to predict: this model does without the group. "
                 "Leave it out, or fit with aware=True where the law allows its use."
             )
-        groups = restore_models(notion, self.sensitive_estimator_, self.calibrator_)
-        mended = getattr(self, "outcome_calibrator_", None)  # older files have none
-        said = self._say(Models(self.estimator_, mended, groups), X, notion, known)
-        columns = self._columns(X, notion, said)
-        return said.scores, check_group_proba(columns, len(columns), strata=notion.strata())[0]
+        groups = restore_models(cells, self.sensitive_estimator_, self.calibrator_)
+        outputs = self._model_outputs(
+            Models(self.estimator_, self.outcome_calibrator_, groups), X, cells, known
+        )
+        columns = self._columns(X, cells, outputs)
+        return outputs.scores, check_group_proba(columns, len(columns), strata=cells.strata())[0]
 
-    def _postprocessor(self, notion: Notion) -> ParityPostprocessor:
+    def _postprocessor(self, cells: Cells) -> ParityPostprocessor:
         """The post-processor with this model's parameters, unfitted but for a warm start."""
         shared = ParityPostprocessor().get_params()
         settings = {name: value for name, value in self.get_params(deep=False).items() if name in shared}
-        settings |= self._own_settings(notion.classes)
+        settings |= self._own_settings(cells.classes)
         last = getattr(self, "postprocessor_", None)
         if self.warm_start and last is not None:
             warm: ParityPostprocessor = copy(last).set_params(**settings)
@@ -228,10 +180,10 @@ class ParityEstimator(Learner, MetaEstimatorMixin, BaseEstimator):  # type: igno
         models = learned.models
         self.__dict__.update(
             estimator_=models.outcome,
-            sensitive_estimator_=only([model.classifier for model in models.groups]),
-            calibrator_=only([model.calibrator for model in models.groups]),
+            sensitive_estimator_=unwrap_single([model.classifier for model in models.groups]),
+            calibrator_=unwrap_single([model.calibrator for model in models.groups]),
             outcome_calibrator_=models.outcome_calibrator,
-            notion_=learned.notion,
+            cells_=learned.cells,
             postprocessor_=postprocessor,
             certificate_=replace(postprocessor.certificate_, calibration=learned.diagnosis),
             n_iter_=max(1, postprocessor.result_.n_iter),
@@ -240,14 +192,6 @@ class ParityEstimator(Learner, MetaEstimatorMixin, BaseEstimator):  # type: igno
         if learned.classes is not None:
             self.__dict__["classes_"] = learned.classes
         return self
-
-    def _install_step(self, step: ParityPostprocessor) -> None:
-        """Go on with another parity step behind the same models, all at once."""
-        self.__dict__.update(
-            postprocessor_=step,
-            certificate_=replace(step.certificate_, calibration=self.certificate_.calibration),
-            n_iter_=max(1, step.result_.n_iter),
-        )
 
     def _frontier_rows(self, X: Any, y: Any, **fit_params: Any) -> FrontierRows:
         """The rows of the parity step, learned once for many tolerances."""
@@ -258,13 +202,13 @@ class ParityEstimator(Learner, MetaEstimatorMixin, BaseEstimator):  # type: igno
             validate_data(model, X, skip_check_array=True)
             return model._install(learned, postprocessor)
 
-        return FrontierRows(self._postprocessor(learned.notion), learned.rows, None, assemble)
+        return FrontierRows(self._postprocessor(learned.cells), learned.rows, None, assemble)
 
     def _known_columns(self, X: Any, y: Any, sensitive_features: Any) -> FloatArray:
         """Which groups of which strata rows are in, zeros and ones, (n_rows, n_groups)."""
-        groups = encode_attributes(sensitive_features, _num_samples(X), self.notion_, "sensitive_features")
+        groups = encode_attributes(sensitive_features, _num_samples(X), self.cells_, "sensitive_features")
         target = None if y is None else self._check_target(y)
-        return known_columns(self.notion_, groups, target, factor_codes(X, self.conditional_on, self.notion_))
+        return known_columns(self.cells_, groups, target, factor_codes(X, self.conditional_on, self.cells_))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -14,7 +14,7 @@ from evenhand._utils.labels import Groups
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels, as_floats, check_rows, check_weights
 from evenhand.calibration import JOINT
-from evenhand.estimators.cells import Notion
+from evenhand.estimators.cells import Cells
 from evenhand.estimators.draws import RandomState
 from evenhand.estimators.group_model import GroupModel, fit_group_models
 from evenhand.estimators.groups import check_groups, check_small_groups
@@ -43,7 +43,13 @@ from evenhand.estimators.nuisances import (
     require_proba,
     require_table,
 )
-from evenhand.estimators.recalibration import Models, Said, check_calibration, fit_recalibration, recalibrate
+from evenhand.estimators.recalibration import (
+    ModelOutputs,
+    Models,
+    check_calibration,
+    fit_recalibration,
+    recalibrate,
+)
 
 
 class Learner(ABC):
@@ -105,35 +111,35 @@ class Learner(ABC):
     ) -> Learned:
         """Fit the two models and score the rows of the parity step."""
         check_calibration(self.calibration)
-        data, attributes, notion, folds = self._labelled(X, y, sensitive_features, sample_weight)
-        known = known_groups(attributes, notion, X_unlabeled, sensitive_features_unlabeled, self.aware)
-        serve = X_unlabeled is None or self.calibration == JOINT or needs_labelled(notion, known, self.aware)
+        data, attributes, cells, folds = self._labelled(X, y, sensitive_features, sample_weight)
+        known = known_groups(attributes, cells, X_unlabeled, sensitive_features_unlabeled, self.aware)
+        serve = X_unlabeled is None or self.calibration == JOINT or needs_labelled(cells, known, self.aware)
         estimator, scores = self._fit_outcome(data, folds, serve)
-        groups, held_out = self._fit_group_models(data, attributes, notion, folds)
+        groups, held_out = self._fit_group_models(data, attributes, cells, folds)
         models = Models(estimator, None, groups)
-        labelled = Said(scores, held_out, attributes if self.aware else None)
+        labelled = ModelOutputs(scores, held_out, attributes if self.aware else None)
         if self.calibration == JOINT:
-            targets = model_targets(notion, attributes, data) if groups else ()
+            targets = model_targets(cells, attributes, data) if groups else ()
             outcome = self._outcome_to_mend(data)
             models, labelled = fit_recalibration(models, labelled, outcome, targets, folds, data.weights)
-        pile, said, weights = data.X, labelled, data.weights
+        X_parity, outputs, weights = data.X, labelled, data.weights
         if X_unlabeled is not None:
-            pile, weights = X_unlabeled, None
-            said = self._say(models, pile, notion, known if self.aware else None)
+            X_parity, weights = X_unlabeled, None
+            outputs = self._model_outputs(models, X_parity, cells, known if self.aware else None)
         rows = check_rows(
-            said.scores,
-            self._columns(pile, notion, said),
+            outputs.scores,
+            self._columns(X_parity, cells, outputs),
             weights,
-            groups=notion.labels(),
-            strata=notion.strata(),
+            groups=cells.labels(),
+            strata=cells.strata(),
             n_classes=None if data.classes is None else len(data.classes),
         )
         diagnosis = None
         if len(groups) == 1 and not self.aware:
-            codes = model_targets(notion, attributes, data)[0].codes
-            diagnosis = diagnose(notion, labelled, codes, data.weights, said, known, rows)
+            codes = model_targets(cells, attributes, data)[0].codes
+            diagnosis = diagnose(cells, labelled, codes, data.weights, outputs, known, rows)
         classes = None if data.classes is None else np.unique(data.y)
-        return Learned(models, notion, classes, diagnosis, rows)
+        return Learned(models, cells, classes, diagnosis, rows)
 
     def _fit_outcome(self, data: Labelled, folds: list[Fold], serve: bool) -> tuple[Any, FloatArray]:
         """The model of the outcome, and scores of the labelled rows.
@@ -149,23 +155,25 @@ class Learner(ABC):
         return estimator, self._scores(estimator, data.X, data.classes)
 
     def _fit_group_models(
-        self, data: Labelled, attributes: list[Groups], notion: Notion, folds: list[Fold]
+        self, data: Labelled, attributes: list[Groups], cells: Cells, folds: list[Fold]
     ) -> tuple[list[GroupModel], list[FloatArray]]:
         """Models of the group, and what they say of labelled rows that they have not seen."""
-        if self.aware and not notion.joint:
+        if self.aware and not cells.joint:
             return [], []
-        targets = model_targets(notion, attributes, data)
+        targets = model_targets(cells, attributes, data)
         return fit_group_models(self._group_classifier(), data, targets, folds, self.calibration, self.n_jobs)
 
-    def _say(self, models: Models, X: Any, notion: Notion, known: Sequence[Groups] | None) -> Said:
-        """What fitted models say of rows."""
-        scores = self._scores(models.outcome, X, notion.classes)
-        return recalibrate(models, Said(scores, [model.proba(X) for model in models.groups], known))
+    def _model_outputs(
+        self, models: Models, X: Any, cells: Cells, known: Sequence[Groups] | None
+    ) -> ModelOutputs:
+        """Scores and group probabilities of rows, by fitted models."""
+        scores = self._scores(models.outcome, X, cells.classes)
+        return recalibrate(models, ModelOutputs(scores, [model.proba(X) for model in models.groups], known))
 
-    def _columns(self, X: Any, notion: Notion, said: Said) -> FloatArray:
+    def _columns(self, X: Any, cells: Cells, outputs: ModelOutputs) -> FloatArray:
         """What the post-processor calls group probabilities."""
-        blocks = notion.blocks(said.modelled, said.scores, said.shares())
-        return notion.columns(blocks, factor_codes(X, self.conditional_on, notion))
+        blocks = cells.blocks(outputs.modelled, outputs.scores, outputs.shares())
+        return cells.columns(blocks, factor_codes(X, self.conditional_on, cells))
 
     def _group_classifier(self) -> BaseEstimator:
         if self.sensitive_estimator is None:
@@ -173,14 +181,16 @@ class Learner(ABC):
         require_proba(self.sensitive_estimator)
         return self.sensitive_estimator
 
-    def _score_fold(self, near: Any, data: Labelled, X: Any) -> FloatArray:
-        """Scores of X by a model fitted on `data`; `near` is one that was fitted on all labelled rows."""
-        estimator = fit_model(self._base_estimator(), data.X, data.y, data.weights, "estimator", near)
+    def _score_fold(self, warm_start_from: Any, data: Labelled, X: Any) -> FloatArray:
+        """Scores of X by a model fitted on `data`, started from one that was fitted on all labelled rows."""
+        estimator = fit_model(
+            self._base_estimator(), data.X, data.y, data.weights, "estimator", warm_start_from
+        )
         return self._scores(estimator, X, data.classes)
 
     def _labelled(
         self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any
-    ) -> tuple[Labelled, list[Groups], Notion, list[Fold]]:
+    ) -> tuple[Labelled, list[Groups], Cells, list[Fold]]:
         """The labelled rows, their groups and folds; rows of weight zero are left out of all."""
         merge_small = check_small_groups(self.small_groups)
         (X,) = indexable(X)
@@ -208,12 +218,12 @@ class Learner(ABC):
         if weights is not None and not used.all():
             X, weights = _safe_indexing(X, np.flatnonzero(used)), weights[used]
         data = Labelled(X, kept, attributes[0].codes, attributes[0].labels, weights, classes)
-        return data, attributes, self._notion(tuple(columns), attributes, data), folds
+        return data, attributes, self._cells(tuple(columns), attributes, data), folds
 
-    def _notion(self, names: Labels, attributes: list[Groups], data: Labelled) -> Notion:
+    def _cells(self, names: Labels, attributes: list[Groups], data: Labelled) -> Cells:
         """The parity that the parameters ask for, on these rows."""
         outcomes = self._outcomes(data.classes)
-        notion = Notion(
+        cells = Cells(
             names=names,
             groups=tuple(groups.labels for groups in attributes),
             separate=self.attributes == "separate",
@@ -222,6 +232,6 @@ class Learner(ABC):
             factors=factor_values(data.X, self.conditional_on),
             joint=outcomes is not None and self._fits_joint(),
         )
-        factors = factor_codes(data.X, self.conditional_on, notion)
-        require_cells(notion, attributes, data, factors, self.min_group_size)
-        return notion
+        factors = factor_codes(data.X, self.conditional_on, cells)
+        require_cells(cells, attributes, data, factors, self.min_group_size)
+        return cells

@@ -19,10 +19,10 @@ from evenhand._utils.labels import (
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import Labels, Rows
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
-from evenhand.estimators.cells import ATTRIBUTES, Notion
+from evenhand.estimators.cells import ATTRIBUTES, Cells
 from evenhand.estimators.groups import PAIR
 from evenhand.estimators.nuisances import Labelled, class_codes
-from evenhand.estimators.recalibration import Models, Said
+from evenhand.estimators.recalibration import ModelOutputs, Models
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +30,7 @@ class Learned:
     """What a fit knows before the parity step, and the rows for that step."""
 
     models: Models
-    notion: Notion
+    cells: Cells
     classes: AnyArray | None  # of a classification, in the type of the outcomes
     diagnosis: CalibrationDiagnosis | None
     rows: Rows
@@ -83,11 +83,11 @@ def read_factor(X: Any, conditional_on: Any) -> Groups:
     return read_groups(columns, _num_samples(X), "conditional_on")
 
 
-def factor_codes(X: Any, conditional_on: Any, notion: Notion) -> IntArray | None:
+def factor_codes(X: Any, conditional_on: Any, cells: Cells) -> IntArray | None:
     """Which value of the legitimate factor each row has, where the notion has one."""
-    if notion.factors is None:
+    if cells.factors is None:
         return None
-    return match_groups(read_factor(X, conditional_on), notion.factors, "conditional_on").codes
+    return match_groups(read_factor(X, conditional_on), cells.factors, "conditional_on").codes
 
 
 def factor_values(X: Any, conditional_on: Any) -> Labels | None:
@@ -103,34 +103,34 @@ def combined_codes(attributes: Sequence[Groups], target: AnyArray, classes: Labe
     return combine_codes(codes)
 
 
-def model_targets(notion: Notion, attributes: Sequence[Groups], data: Labelled) -> list[Groups]:
+def model_targets(cells: Cells, attributes: Sequence[Groups], data: Labelled) -> list[Groups]:
     """What the model of each attribute learns to tell apart."""
-    if not notion.joint:
+    if not cells.joint:
         return list(attributes)
     outcomes = class_codes(data.y, data.classes or ())
     return [
-        Groups(notion.model_labels(place), outcomes * len(groups.labels) + groups.codes, PAIR)
+        Groups(cells.model_labels(place), outcomes * len(groups.labels) + groups.codes, PAIR)
         for place, groups in enumerate(attributes)
     ]
 
 
-def encode_attributes(sensitive_features: Any, n_rows: int, notion: Notion, name: str) -> list[Groups]:
+def encode_attributes(sensitive_features: Any, n_rows: int, cells: Cells, name: str) -> list[Groups]:
     """Groups of rows among those of the fit, attribute by attribute."""
-    attributes = "separate" if notion.separate else "combined"
-    columns = attribute_columns(sensitive_features, n_rows, attributes, name, notion.sensitive_columns)
-    if len(columns) != len(notion.names):
+    attributes = "separate" if cells.separate else "combined"
+    columns = attribute_columns(sensitive_features, n_rows, attributes, name, cells.sensitive_columns)
+    if len(columns) != len(cells.names):
         raise ValueError(
-            f"{name} has {len(columns)} columns, but the fit had {len(notion.names)}: "
-            f"{', '.join(map(str, notion.names))}."
+            f"{name} has {len(columns)} columns, but the fit had {len(cells.names)}: "
+            f"{', '.join(map(str, cells.names))}."
         )
     return [
         match_groups(groups, labels, name)
-        for groups, labels in zip(columns.values(), notion.groups, strict=True)
+        for groups, labels in zip(columns.values(), cells.groups, strict=True)
     ]
 
 
 def known_groups(
-    attributes: list[Groups], notion: Notion, X_unlabeled: Any, groups_unlabeled: Any, aware: bool
+    attributes: list[Groups], cells: Cells, X_unlabeled: Any, groups_unlabeled: Any, aware: bool
 ) -> list[Groups] | None:
     """Groups of the rows of the parity step, where they are known."""
     if X_unlabeled is None:
@@ -139,7 +139,7 @@ def known_groups(
         return attributes
     if groups_unlabeled is not None:
         n_rows = _num_samples(X_unlabeled)
-        return encode_attributes(groups_unlabeled, n_rows, notion, "sensitive_features_unlabeled")
+        return encode_attributes(groups_unlabeled, n_rows, cells, "sensitive_features_unlabeled")
     if aware:
         raise ValueError(
             "aware=True needs the group of every row that it post-processes: pass "
@@ -149,40 +149,40 @@ def known_groups(
 
 
 def known_columns(
-    notion: Notion, groups: Sequence[Groups], target: AnyArray | None, factors: IntArray | None
+    cells: Cells, groups: Sequence[Groups], target: AnyArray | None, factors: IntArray | None
 ) -> FloatArray:
     """Which groups of which strata rows are in, zeros and ones, (n_rows, n_groups)."""
     outcomes = None
-    if notion.outcomes is not None:
+    if cells.outcomes is not None:
         if target is None:
             raise ValueError("Parity within outcomes is measured on rows whose outcome is known: pass y.")
-        assert notion.classes is not None
-        outcomes = np.eye(len(notion.classes))[class_codes(target, notion.classes)]
-    return notion.known_columns([each.one_hot() for each in groups], outcomes, factors)
+        assert cells.classes is not None
+        outcomes = np.eye(len(cells.classes))[class_codes(target, cells.classes)]
+    return cells.known_columns([each.one_hot() for each in groups], outcomes, factors)
 
 
 def require_cells(
-    notion: Notion, attributes: Sequence[Groups], data: Labelled, factors: IntArray | None, smallest: int
+    cells: Cells, attributes: Sequence[Groups], data: Labelled, factors: IntArray | None, smallest: int
 ) -> None:
     """Refuse groups that are too small within a stratum."""
-    if notion.is_plain:
+    if cells.is_plain:
         return
-    sizes = known_columns(notion, attributes, data.y, factors).sum(axis=0)
+    sizes = known_columns(cells, attributes, data.y, factors).sum(axis=0)
     worst = int(sizes.argmin())
     if sizes[worst] < smallest:
-        stratum, group = notion.cells()[worst]
+        stratum, group = cells.pairs()[worst]
         raise ValueError(
             f"Group {group!r} has {int(sizes[worst])} labelled rows in stratum {stratum!r}, fewer than "
             f"min_group_size={smallest}: parity there would be parity of noise. Join groups or strata, "
             "collect more rows, or lower min_group_size."
         )
-    if notion.joint:
-        _require_joint_cells(notion, attributes, data)
+    if cells.joint:
+        _require_joint_cells(cells, attributes, data)
 
 
-def _require_joint_cells(notion: Notion, attributes: Sequence[Groups], data: Labelled) -> None:
+def _require_joint_cells(cells: Cells, attributes: Sequence[Groups], data: Labelled) -> None:
     """Refuse groups that are not there in an outcome, be it one in which nothing is asked for."""
-    for targets in model_targets(notion, attributes, data):
+    for targets in model_targets(cells, attributes, data):
         absent = np.flatnonzero(np.bincount(targets.codes, minlength=len(targets.labels)) == 0)
         if len(absent):
             raise ValueError(
@@ -192,19 +192,19 @@ def _require_joint_cells(notion: Notion, attributes: Sequence[Groups], data: Lab
             )
 
 
-def needs_labelled(notion: Notion, known: Sequence[Groups] | None, aware: bool = False) -> bool:
+def needs_labelled(cells: Cells, known: Sequence[Groups] | None, aware: bool = False) -> bool:
     """Whether a model of the group is measured on labelled rows: the others have not all of the groups."""
-    if aware or len(notion.names) > 1:
+    if aware or len(cells.names) > 1:
         return False  # nothing is measured
-    return known is None or notion.joint or len(np.unique(known[0].codes)) < len(notion.groups[0])
+    return known is None or cells.joint or len(np.unique(known[0].codes)) < len(cells.groups[0])
 
 
 def diagnose(
-    notion: Notion,
-    labelled: Said,
+    cells: Cells,
+    labelled: ModelOutputs,
     codes: IntArray,
     weights: FloatArray | None,
-    said: Said,
+    outputs: ModelOutputs,
     known: Sequence[Groups] | None,
     rows: Rows,
 ) -> CalibrationDiagnosis:
@@ -214,11 +214,11 @@ def diagnose(
     are not known. Their scores are by models that have not seen them: fitted ones tell outcomes apart, and
     with these groups, that a policy will not see.
     """
-    labels = notion.model_labels(0)
+    labels = cells.model_labels(0)
     measured = labelled
-    if known is not None and not needs_labelled(notion, known):
-        measured, codes, weights = said, known[0].codes, rows.weights
-    modelled = said.modelled[0]
+    if known is not None and not needs_labelled(cells, known):
+        measured, codes, weights = outputs, known[0].codes, rows.weights
+    modelled = outputs.modelled[0]
     shares = modelled.mean(axis=0) if rows.weights is None else rows.weights @ modelled
     return diagnose_calibration(
         measured.modelled[0],
@@ -237,6 +237,6 @@ def _one_number(scores: FloatArray) -> FloatArray:
     return scores[:, 1] if scores.shape[1] == 2 else scores.argmax(axis=1).astype(np.float64)
 
 
-def only(parts: list[Any]) -> Any:
-    """None of none, and the part itself where there is one."""
+def unwrap_single(parts: list[Any]) -> Any:
+    """The one element of a list of one, None for an empty list, or the list itself."""
     return parts if len(parts) > 1 else next(iter(parts), None)

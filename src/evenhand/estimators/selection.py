@@ -15,9 +15,10 @@ from typing import Any, Protocol, Self
 import numpy as np
 from sklearn.base import clone
 
+from evenhand._utils.stored import Stored
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import Rows
-from evenhand.dual.grid import Support, automatic_n_atoms
+from evenhand.dual.grid import Grid, automatic_n_atoms
 from evenhand.dual.parity import make_parity
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.estimators.draws import RandomState
@@ -31,7 +32,7 @@ FOLD_TOL = 1e-4  # of the fits on folds: far below the noise of what is measured
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Selection:
+class Selection(Stored):
     """What was tried on held-out rows, and what was chosen.
 
     The loss of a candidate balances risk and parity on rows that its fit did not see,
@@ -55,6 +56,13 @@ class Selection:
 
     n_folds: int
     columns: dict[str, AnyArray]
+
+    def faults(self) -> Iterator[str]:
+        """Columns of one length, with a row that was chosen."""
+        if len({column.shape for column in self.columns.values()}) != 1:
+            yield "its columns do not have one length"
+        elif not {"beta", "atoms", "chosen"} <= set(self.columns) or not self.columns["chosen"].any():
+            yield "its columns do not say what was chosen"
 
     @property
     def beta(self) -> float:
@@ -112,7 +120,7 @@ class Selectable(Protocol):
         ...
 
 
-def select(model: Selectable, rows: Rows, epsilon: FloatArray, support: Support, beta: float) -> Selection:
+def select(model: Selectable, rows: Rows, epsilon: FloatArray, grid: Grid, beta: float) -> Selection:
     """Choose what `model` leaves to "cv": beta first, then the number of atoms at that beta.
 
     One after the other, since they hardly meet: the atoms' cost is the discretisation, beta's the noise.
@@ -123,7 +131,7 @@ def select(model: Selectable, rows: Rows, epsilon: FloatArray, support: Support,
         Copies of it are fitted; itself it is left alone.
     rows : Rows
     epsilon : array of shape (n_groups,)
-    support : Support
+    grid : Grid
         Of all the rows; its bounds hold in every fold.
     beta : float
         The automatic one, or the user's.
@@ -131,9 +139,9 @@ def select(model: Selectable, rows: Rows, epsilon: FloatArray, support: Support,
     template: Selectable = clone(model).set_params(
         epsilon=epsilon, warm_start=True, tol=max(float(model.tol), FOLD_TOL), beta=beta
     )
-    if np.isfinite(support.bounds).all():
-        template.set_params(bounds=support.bounds)
-    n_atoms = len(support.atoms)
+    if np.isfinite(grid.bounds).all():
+        template.set_params(bounds=grid.bounds)
+    n_atoms = len(grid.atoms)
     folds = _folds(rows, model.random_state)
     tables: list[dict[str, AnyArray]] = []
     if isinstance(model.atoms, str):
@@ -171,7 +179,7 @@ class _FoldFit:
 
     measures: Measures  # against the scores; a row counts in each group by its probability
     price: FloatArray  # risk for a unit of epsilon, (n_groups,)
-    support: Support  # that of the fits on all folds
+    grid: Grid  # that of the fits on all folds
 
 
 def _search(
@@ -228,18 +236,18 @@ def _fold_measures(
 
 
 def _measure(model: Selectable, held_out: ScoredRows) -> _FoldFit:
-    policy, support = model.policy_, model.policy_.support
+    policy, grid = model.policy_, model.policy_.grid
     if held_out.scores.ndim == 1:  # the cost is that of scores within the bounds
-        held_out = replace(held_out, target=support.clip(held_out.scores))
-    return _FoldFit(held_out.measure(policy), _price(model), support)
+        held_out = replace(held_out, target=grid.clip(held_out.scores))
+    return _FoldFit(held_out.measure(policy), _price(model), grid)
 
 
 def _price(model: Selectable) -> FloatArray:
     """What the risk falls by for each unit of a group's epsilon, in the user's units, (n_groups,)."""
-    cost, support = model.policy_.cost, model.policy_.support
-    parity = make_parity(model.parity, support.normalised())
-    price = parity.norm.dual(model.multipliers_) * cost.unit(support)
-    return price / support.half_width if parity.in_outcome_units else price
+    cost, grid = model.policy_.cost, model.policy_.grid
+    parity = make_parity(model.parity, grid)
+    price = parity.norm.dual(model.multipliers_) * cost.unit(grid)
+    return price / grid.half_width if parity.in_outcome_units else price
 
 
 def _summary(template: Selectable, fits: Sequence[_FoldFit]) -> tuple[float, float, float]:
@@ -249,11 +257,11 @@ def _summary(template: Selectable, fits: Sequence[_FoldFit]) -> tuple[float, flo
     distributions there.
     """
     total = reduce(add, [fit.measures for fit in fits])
-    price, support = np.sum([fit.price for fit in fits], axis=0), fits[0].support
-    parity = make_parity(template.parity, support.normalised())
+    price, grid = np.sum([fit.price for fit in fits], axis=0), fits[0].grid
+    parity = make_parity(template.parity, grid)
     there = total.weights[:-1] > 0
     gaps = -total.spread.some(there).gaps().T
-    scale = support.half_width if parity.in_outcome_units else 1.0
+    scale = grid.half_width if parity.in_outcome_units else 1.0
     violation = scale * parity.norm.value(parity.operator.apply(gaps))
     excess = np.maximum(violation - template.epsilon[there], 0.0)
     return total.risk, float(excess.max()), float(price[there] @ excess) / len(fits)

@@ -12,7 +12,7 @@ from evenhand._utils.frames import make_frame
 from evenhand._utils.labels import label_text, read_groups
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.metrics._inputs import as_weights
-from evenhand.metrics.distances import NORMS, OUTCOME_UNITS, group_distances
+from evenhand.metrics.distances import METRICS, find_distance, group_distances, own_distances
 from evenhand.metrics.intervals import (
     Intervals,
     bootstrap_intervals,
@@ -28,9 +28,8 @@ from evenhand.metrics.resampling import MOST_POINTS, effective_sizes, noise_floo
 Columns: TypeAlias = dict[tuple[str, str], FloatArray]  # by the measure, and what of it, (n_groups,) each
 
 FEWEST_PER_ATOM = 5  # rows: with fewer, TV and sup count coincidences and not imbalance
-NAMES = {"ks": "KS", "tv": "TV", "w1": "W1", "sup": "Largest gap of one value", "mean": "Mean gap"}
 INTERVAL = ("estimate", "low", "high")
-HEADS = {"risk": "Risk", "average": "Mean", **NAMES}
+HEADS = {"risk": "Risk", "average": "Mean"}  # of measures that are no distances
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +109,9 @@ class Audit:
 
     def _repr_html_(self) -> str:
         """A table of groups by measures, with intervals and floors, and the verdict below."""
-        heads = "".join(f"<th>{HEADS[name]}</th>" for name in self.measures)
+        heads = "".join(
+            f"<th>{html.escape(HEADS.get(name) or find_distance(name).title)}</th>" for name in self.measures
+        )
         body = "".join(self._html_row(group) for group in range(len(self.groups)))
         words = "<br>".join(html.escape(line) for line in self.verdict.split("\n"))
         return (
@@ -161,9 +162,9 @@ class Audit:
         else:
             judged = "chance alone can show as much"
         return (
-            f"{NAMES[metric]} for group {self.names[group]} is {_short(estimate)}, {100 * self.level:g} % "
-            f"interval [{_short(found.low[group])}, {_short(found.high[group])}]; a perfectly equal model "
-            f"would show about {_short(floor.mean[group])} at this size: {judged}."
+            f"{find_distance(metric).title} for group {self.names[group]} is {_short(estimate)}, "
+            f"{100 * self.level:g} % interval [{_short(found.low[group])}, {_short(found.high[group])}]; a "
+            f"perfectly equal model would show about {_short(floor.mean[group])} at this size: {judged}."
         )
 
     def _comparison(self) -> str:
@@ -195,6 +196,7 @@ def audit(
     a pmf, whose rows vary much less than such a bound allows for, and for the other distances they come
     from a bootstrap; those of risk and mean are Student's. Each holds at `level` on its own: of twenty
     groups, one may lie outside at 95 %. `certificates.certify_held_out` bounds all groups at once.
+    Distances of registered parity notions (`evenhand.parity`) are measured too.
 
     Parameters
     ----------
@@ -312,12 +314,13 @@ class _Audited:
         if n_rows not in (None, given.n_rows):
             raise ValueError(f"{name} needs one prediction per row: got {given.n_rows} for {n_rows} rows.")
         tied = given.pmf is not None or given.n_points * FEWEST_PER_ATOM <= given.n_rows
+        norms = [find_distance(metric) for metric in (*METRICS, *own_distances())]
         return cls(
             given,
             given.means(),
             None if y is None else row_losses(y, predictions, atoms, loss),
             0.0 if isinstance(loss, str) else -np.inf,
-            tuple(metric for metric in NORMS if tied or metric == "ks" or metric in OUTCOME_UNITS),
+            tuple(each.name for each in norms if each.norm is not None and (tied or not each.needs_ties)),
         )
 
     def part(self, rows: AnyArray | slice) -> "_Audited":

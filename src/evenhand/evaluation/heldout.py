@@ -57,7 +57,7 @@ def read_members(
     model: ParityEstimator, X: Any, y: Any, sensitive_features: Any, weights: FloatArray | None = None
 ) -> Membership:
     """The groups that a fitted model compares, without those that no row is in."""
-    notion = model.notion_
+    notion = model.cells_
     if notion.is_plain:
         (known,) = encode_attributes(sensitive_features, _num_samples(X), notion, "sensitive_features")
         present = known.take(np.arange(len(known.codes)))

@@ -1,4 +1,4 @@
-"""Inputs of the metrics become arrays here; what is wrong is said with the argument's name."""
+"""Validate the arguments of the metrics: arrays in, or an error that names the argument."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias

@@ -12,7 +12,7 @@ from evenhand._utils.frames import make_frame
 from evenhand._utils.labels import label_text
 from evenhand._utils.typing import FloatArray
 from evenhand.metrics._inputs import as_weights
-from evenhand.metrics.distances import OUTCOME_UNITS, group_distances, pairs_of
+from evenhand.metrics.distances import Metric, find_distance, group_distances, pairs_of
 from evenhand.metrics.losses import Loss, row_losses
 from evenhand.metrics.masses import GroupMasses, Predictions, read_rows
 from evenhand.metrics.membership import Membership
@@ -57,7 +57,7 @@ def unfairness_interval(
     sensitive_features: Any,
     atoms: ArrayLike | None = None,
     *,
-    metric: str = "ks",
+    metric: Metric = "ks",
     sample_weight: ArrayLike | None = None,
     pairwise: bool = False,
     method: str = "bootstrap",
@@ -98,7 +98,7 @@ def unfairness_interval(
     check_metric(metric, predictions)
     groups = predictions.masses(members)
     if method == "dkw":
-        if metric != "ks":
+        if find_distance(metric).name != "ks":
             raise ValueError(f"method='dkw' is for metric='ks': got {metric!r}. Use method='bootstrap'.")
         return dkw_intervals(predictions, members, groups, level, pairwise)
     if method != "bootstrap":
@@ -107,11 +107,11 @@ def unfairness_interval(
     found = bootstrap_intervals(
         (metric,), predictions, members, groups, level=level, n_boot=n_boot, rng=rng, pairwise=pairwise
     )
-    return found[metric]
+    return found[find_distance(metric).name]
 
 
 def bootstrap_intervals(
-    metrics: tuple[str, ...],
+    metrics: tuple[Metric, ...],
     predictions: Predictions,
     members: Membership,
     groups: GroupMasses,
@@ -131,14 +131,17 @@ def bootstrap_intervals(
     found = {}
     for metric in metrics:
         estimate = group_distances(groups, metric, pairwise)
-        radius = np.quantile(deviations[metric], level, axis=0, method="higher")
+        distance = find_distance(metric)
+        radius = np.quantile(deviations[distance.name], level, axis=0, method="higher")
         radius = radius * np.sqrt(size / np.maximum(size - 1.0, 1e-9))  # a sample varies too little
         radius[size < FEWEST_ROWS] = np.inf
         radius[size == 0.0] = 0.0  # one group is everybody
-        worst = _worst(metric, groups.points)
+        worst = distance.largest(groups.points)
         low, high = np.maximum(estimate - radius, 0.0), np.minimum(estimate + radius, worst)
         labels = contrast_labels(groups.labels, pairwise)
-        found[metric] = Intervals(metric, "bootstrap", level, labels, estimate, low, high, pairwise)
+        found[distance.name] = Intervals(
+            distance.name, "bootstrap", level, labels, estimate, low, high, pairwise
+        )
     return found
 
 
@@ -282,11 +285,3 @@ def _share_interval(counts: FloatArray, total: float, alpha: float) -> tuple[Flo
     short = np.clip(total - counts, 1.0, None)
     high = np.where(counts < total, 1.0 - betaincinv(short, total - short + 1.0, alpha / 2.0), 1.0)
     return low, high
-
-
-def _worst(metric: str, points: FloatArray | None) -> float:
-    """The largest distance there can be, between distributions over these points."""
-    if metric not in OUTCOME_UNITS:
-        return 1.0
-    assert points is not None
-    return float(np.ptp(points))

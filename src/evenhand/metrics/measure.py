@@ -8,16 +8,13 @@ import numpy as np
 from evenhand._kernels.blas import one_blas_thread
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import Labels, Rows
-from evenhand.dual.costs import Cost, Squared
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.metrics._inputs import Blocks, block_slices
-from evenhand.metrics.distances import distances_between, group_distances
-from evenhand.metrics.losses import expected_losses
+from evenhand.metrics.distances import Metric, distances_between, find_distance, group_distances
 from evenhand.metrics.masses import GroupMasses
 from evenhand.metrics.membership import Membership
 
 MOST_ENTRIES = 1 << 25  # of a table of groups by distinct values: 256 MB
-BY_POINT = ("tv", "sup")  # distances that see no more of two values than whether they are equal
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,11 +48,12 @@ class Measures:
         """Average prediction of each group, (n_groups,)."""
         return self.values[:-1] / self.weights[:-1]
 
-    def distances(self, metric: str) -> FloatArray:
+    def distances(self, metric: Metric) -> FloatArray:
         """Distance of each group to all rows, or to all of its stratum, (n_groups,)."""
-        return self.exact[metric] if metric in self.exact else group_distances(self.spread, metric)
+        exact = self.exact.get(find_distance(metric).name)
+        return group_distances(self.spread, metric) if exact is None else exact
 
-    def largest(self, metric: str) -> float:
+    def largest(self, metric: Metric) -> float:
         """The distance of the group that is farthest away."""
         return float(self.distances(metric).max())
 
@@ -96,30 +94,29 @@ class ScoredRows:
 
     def measure(self, policy: SoftmaxPolicy) -> Measures:
         """Measures of a policy; the risk is against the target, or against the scores where there is none."""
-        atoms, target = policy.support.atoms, self._target()
+        atoms, target = policy.grid.atoms, self._target()
         masses = np.zeros((len(self.members.labels) + 1, len(atoms)))
         losses = np.empty(len(self.scores))
         with one_blas_thread():  # its products are small, and more threads would fight those of the policy
             for rows, pmf in policy_blocks(policy, self.scores, self.group_proba):
                 masses += self.members.sums(pmf, rows)
-                losses[rows] = cost_losses(policy.cost, pmf, target[rows], atoms)
+                losses[rows] = policy.cost.expected(pmf, target[rows], atoms)
         return self._measures(masses, atoms, losses, masses @ atoms)
 
-    def measure_scores(self, policy: SoftmaxPolicy, metrics: Iterable[str]) -> Measures:
+    def measure_scores(self, policy: SoftmaxPolicy, metrics: Iterable[Metric]) -> Measures:
         """Measures of the scores as they are, before any parity step, in some distances.
 
-        Where the cost is not the squared one, of the atom that the scores make cheapest. Otherwise scores
-        are rounded to the nearest atom only for distances that would call values without ties as unfair as
-        can be.
+        Where scores are not means, of the atom that they make cheapest. Otherwise they are rounded to the
+        nearest atom only for distances that would call values without ties as unfair as can be.
         """
-        atoms, target, exact = policy.support.atoms, self._target(), {}
-        if isinstance(policy.cost, Squared):
-            places = np.searchsorted(atoms[:-1] + np.diff(atoms) / 2, self.scores)
-            losses, values = (self.scores - target) ** 2, self.scores
-            exact = value_distances(values, self.members, [name for name in metrics if name not in BY_POINT])
+        atoms, target, exact = policy.grid.atoms, self._target(), {}
+        cost, places = policy.cost, policy.cost.cheapest(self.scores, atoms)
+        if cost.scores_are_means:
+            losses, values = cost.paired(target, self.scores), self.scores
+            wanted = [metric for metric in metrics if not find_distance(metric).needs_ties]
+            exact = value_distances(values, self.members, wanted)
         else:
-            places = policy.cost.table(self.scores, atoms).argmin(axis=1)
-            table = policy.cost.table(target, atoms)
+            table = cost.table(target, atoms)
             losses, values = np.take_along_axis(table, places[:, None], axis=1)[:, 0], atoms[places]
         everybody = np.bincount(places, self.members.weights, len(atoms))
         masses = np.vstack([self.members.sums_at(places, len(atoms)), everybody])
@@ -138,24 +135,19 @@ class ScoredRows:
 
 def policy_blocks(policy: SoftmaxPolicy, scores: FloatArray, group_proba: FloatArray) -> Blocks:
     """A policy's pmf, made and dropped block by block, so that memory does not grow with the rows."""
-    for rows in block_slices(len(scores), len(policy.support.atoms)):
+    for rows in block_slices(len(scores), len(policy.grid.atoms)):
         yield rows, policy.pmf(scores[rows], group_proba[rows])
 
 
-def cost_losses(cost: Cost, pmf: FloatArray, target: FloatArray, atoms: FloatArray) -> FloatArray:
-    """Expected cost of each row in the user's units, (n_rows,)."""
-    if isinstance(cost, Squared):
-        return expected_losses(pmf, target, atoms)
-    losses: FloatArray = np.einsum("il,il->i", pmf, cost.table(target, atoms))
-    return losses
-
-
-def value_distances(values: FloatArray, members: Membership, metrics: Iterable[str]) -> dict[str, FloatArray]:
+def value_distances(
+    values: FloatArray, members: Membership, metrics: Iterable[Metric]
+) -> dict[str, FloatArray]:
     """Distances of each group's values to all of its stratum, a few groups at a time, (n_groups,) each.
 
     A table of all groups by a million distinct values would not fit in memory.
     """
-    found = {metric: np.empty(len(members.labels)) for metric in metrics}
+    wanted = {find_distance(metric).name: metric for metric in metrics}
+    found = {name: np.empty(len(members.labels)) for name in wanted}
     if not found:
         return found
     at_once = max(1, MOST_ENTRIES // len(values) - 1)
@@ -167,6 +159,6 @@ def value_distances(values: FloatArray, members: Membership, metrics: Iterable[s
             some = slice(start, start + at_once)
             masses = part.sums_at(places, len(points), some)
             masses /= masses.sum(axis=1, keepdims=True)
-            for metric, distances in found.items():
-                distances[groups[some]] = distances_between(metric, masses, everybody, points)
+            for name, distances in found.items():
+                distances[groups[some]] = distances_between(wanted[name], masses, everybody, points)
     return found

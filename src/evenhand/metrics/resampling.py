@@ -13,7 +13,7 @@ from scipy.special import gammaln
 
 from evenhand._kernels.blas import one_blas_thread
 from evenhand._utils.typing import AnyArray, FloatArray
-from evenhand.metrics.distances import NORMS, distances_between, pairs_of
+from evenhand.metrics.distances import Metric, distances_between, find_distance, pairs_of
 from evenhand.metrics.masses import GroupMasses, Predictions
 from evenhand.metrics.membership import Membership
 
@@ -100,7 +100,7 @@ def _draw_rows(
 
 
 def bootstrap_deviations(
-    metrics: Sequence[str],
+    metrics: Sequence[Metric],
     predictions: Predictions,
     members: Membership,
     groups: GroupMasses,
@@ -118,20 +118,21 @@ def bootstrap_deviations(
     n_groups = len(members.labels)
     first, second = pairs_of(n_groups) if pairwise else (list(range(n_groups)), [n_groups] * n_groups)
     sample = _with_everybody(groups.masses)
-    found: dict[str, list[FloatArray]] = {metric: [] for metric in metrics}
+    asked = [find_distance(metric) for metric in metrics]
+    found: dict[str, list[FloatArray]] = {distance.name: [] for distance in asked}
     for masses in bootstrap_masses(predictions, members, n_boot, rng):
         drawn = _with_everybody(masses)
         change = drawn - sample
         gap = change[:, first] - change[:, second]
-        for metric in metrics:
-            if metric in NORMS:
-                deviation = NORMS[metric](gap, groups.points)
+        for distance in asked:
+            if distance.norm is not None:
+                deviation = distance.norm(gap, groups.points)
             else:
-                moved = distances_between(metric, drawn, sample, groups.points)
+                moved = distances_between(distance.name, drawn, sample, groups.points)
                 deviation = moved[:, first] + moved[:, second]
             empty = np.isnan(gap).any(axis=-1)
-            found[metric].append(np.where(empty, np.inf, deviation))
-    return {metric: np.concatenate(parts) for metric, parts in found.items()}
+            found[distance.name].append(np.where(empty, np.inf, deviation))
+    return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
 def _with_everybody(masses: FloatArray) -> FloatArray:
@@ -143,7 +144,7 @@ def _with_everybody(masses: FloatArray) -> FloatArray:
 
 
 def noise_floor(
-    metrics: Sequence[str],
+    metrics: Sequence[Metric],
     predictions: Predictions,
     members: Membership,
     groups: GroupMasses,
@@ -163,7 +164,8 @@ def noise_floor(
     if members.weights is not None:  # those of a permutation have none
         alone = Membership(("all",), codes=np.zeros(n_rows, dtype=np.int64))
         everybody = predictions.masses(alone).everybody()
-    floor = {metric: np.zeros((n_draws, n_groups)) for metric in metrics}
+    asked = [find_distance(metric) for metric in metrics]
+    floor = {distance.name: np.zeros((n_draws, n_groups)) for distance in asked}
     weights = np.full(n_rows, 1.0 / n_rows) if members.weights is None else members.weights
     weights = weights / weights.sum()
     for group in range(n_groups):
@@ -176,6 +178,7 @@ def noise_floor(
         for draw in range(n_draws):
             rows = rng.choice(n_rows, size, replace=False, shuffle=False)
             gap = predictions.some(rows) - everybody
-            for metric in metrics:
-                floor[metric][draw, group] = scale * NORMS[metric](gap, predictions.points)
+            for distance in asked:
+                assert distance.norm is not None
+                floor[distance.name][draw, group] = scale * distance.norm(gap, predictions.points)
     return floor

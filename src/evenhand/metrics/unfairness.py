@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from evenhand._utils.labels import read_groups
 from evenhand._utils.typing import FloatArray
 from evenhand.metrics._inputs import as_vector, as_weights
-from evenhand.metrics.distances import METRICS, OUTCOME_UNITS, distances_between, group_distances, pairs_of
+from evenhand.metrics.distances import Metric, distances_between, find_distance, group_distances, pairs_of
 from evenhand.metrics.masses import GroupMasses, Predictions, read_rows
 from evenhand.metrics.membership import Membership
 
@@ -19,7 +19,7 @@ def unfairness(
     sensitive_features: Any,
     atoms: ArrayLike | None = None,
     *,
-    metric: str = "ks",
+    metric: Metric = "ks",
     sample_weight: ArrayLike | None = None,
     pairwise: bool = False,
     given: ArrayLike | None = None,
@@ -34,11 +34,12 @@ def unfairness(
         Group of each row, labels of any type; of several columns, every combination that is there is a group.
         Or, where the group is not known, the probability of each: columns of numbers that sum to one.
     atoms : array of shape (n_atoms,), optional
-        Value of each column; only `"w1"`, `"w2"` and `"mean"` need them, and only with a pmf.
-    metric : {"ks", "tv", "w1", "w2", "sup", "mean"}, default="ks"
+        Value of each column; with a pmf `"w1"`, `"w2"`, `"mean"` and the distances of notions need them.
+    metric : {"ks", "tv", "w1", "w2", "sup", "mean"} or parity notion, default="ks"
         `"ks"`: largest difference of the distribution functions (paper, "Evaluation measures");
         `"tv"`: largest difference in the probability of any event; `"w1"`, `"w2"`: Wasserstein distances;
         `"sup"`: largest difference in the probability of one atom; `"mean"`: difference of the means.
+        A notion of your own (`evenhand.parity`), or its name once it is registered, stands for its distance.
     sample_weight : array of shape (n,), optional
         Weight of each row.
     pairwise : bool, default=False
@@ -75,7 +76,7 @@ def unfairness(
 
 
 def _distances(
-    predictions: Predictions, members: Membership, metric: str, pairwise: bool
+    predictions: Predictions, members: Membership, metric: Metric, pairwise: bool
 ) -> dict[Hashable, float]:
     """Distances by the labels of the groups, or of the pairs of them."""
     distances = group_distances(predictions.masses(members), metric, pairwise)
@@ -163,7 +164,7 @@ def parity_score(
     y_pred: ArrayLike,
     *,
     sensitive_features: Any,
-    metric: str = "ks",
+    metric: Metric = "ks",
     sample_weight: ArrayLike | None = None,
 ) -> float:
     """Minus the largest distance between a group and all rows: 0 is parity, and greater is better.
@@ -181,7 +182,7 @@ def parity_score(
 
 
 def distance_to(
-    reference: ArrayLike, metric: str = "ks", sample_weight: ArrayLike | None = None
+    reference: ArrayLike, metric: Metric = "ks", sample_weight: ArrayLike | None = None
 ) -> Callable[..., float]:
     """A metric `(y_true, y_pred, sample_weight=None)`: the distance of y_pred to the values `reference`.
 
@@ -208,7 +209,7 @@ def distance_to(
         first, second = groups.distributions()
         return float(distances_between(metric, first, second, groups.points))
 
-    distance.__name__ = f"{metric}_distance"
+    distance.__name__ = f"{find_distance(metric).name}_distance"
     return distance
 
 
@@ -221,13 +222,13 @@ def contrast_labels(labels: tuple[Hashable, ...], pairwise: bool) -> tuple[Hasha
     )
 
 
-def check_metric(metric: str, predictions: Predictions | None = None) -> None:
+def check_metric(metric: Metric, predictions: Predictions | None = None) -> None:
     """Refuse an unknown metric, or one that needs the atoms it was not given."""
-    if metric not in METRICS:
-        raise ValueError(f"metric must be one of {', '.join(METRICS)}: got {metric!r}.")
-    if predictions is not None and predictions.points is None and metric in OUTCOME_UNITS:
+    distance = find_distance(metric)
+    if predictions is not None and predictions.points is None and distance.needs_points:
         raise ValueError(
-            f"{metric}_unfairness needs the atoms of a pmf: pass atoms=, the value of each of its columns."
+            f"{distance.name}_unfairness needs the atoms of a pmf: pass atoms=, the value of each of its "
+            "columns."
         )
 
 

@@ -17,6 +17,9 @@ class Asked:
 
     parity: str
     metric: str  # the distance that the notion bounds
+    gap: str  # what that distance is called, after "largest"
+    asks: str  # what the notion asks for, a sentence
+    meaning: str  # what the gap of a group is, a sentence
     epsilon: tuple[float, ...]  # of each group of the fit
     groups: tuple[str, ...]  # of the fit
     aware: bool  # the group is looked at when predicting

@@ -13,20 +13,21 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from evenhand._utils.labels import label_text
+from evenhand._utils.text import capital
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.version import __version__
-from evenhand.dual.costs import Squared
+from evenhand.dual.parity import ParityNotion, find_parity
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.frontier import Frontier
 from evenhand.evaluation.heldout import Model, read_held_out, step_of
 from evenhand.metrics import Measures, ScoredRows
+from evenhand.metrics.distances import Metric
 from evenhand.reporting.data import summarise
 from evenhand.reporting.facts import FEWEST_JUDGED, Asked, Effects, Facts, Group, Scale
-from evenhand.reporting.measure import METRIC_OF, counts_errors
 from evenhand.reporting.proofs import prove_calibration, prove_held_out, prove_optimisation
 from evenhand.reporting.scales import make_scale, spread
 from evenhand.reporting.tolerances import Tolerance, own_epsilon, rows_to_solve, solve_again
-from evenhand.reporting.words import ERROR_RATE, number, plain_text, within_text
+from evenhand.reporting.words import number, plain_text, span, within_text
 
 PROPORTIONS = (
     " The slider tells the largest tolerance of a group; those of the others keep their proportions."
@@ -52,8 +53,8 @@ def gather(
     known = {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
     rows = _read(model, seen, known)
     postprocessor = step_of(model)
-    asked = _asked(model, postprocessor, rows)
-    before = rows.measure_scores(postprocessor.policy_, {"ks", asked.metric})
+    notion = find_parity(postprocessor.parity)
+    before = rows.measure_scores(postprocessor.policy_, ["ks", notion])
     own = _own(postprocessor, rows)
     if frontier is None:
         others, note = _other_tolerances(postprocessor, rows, n_tolerances)
@@ -62,12 +63,12 @@ def gather(
     path = sorted([*others, own], key=lambda each: each.epsilon)
     groups = _groups(rows, postprocessor)
     measures = [before, *(each.measures for each in path)]
-    charts = _Charts.of(groups, asked.metric, measures, getattr(model, "classes_", None))
+    charts = _Charts.of(groups, notion, measures, getattr(model, "classes_", None))
     return Facts(
         title=title or "Parity report",
         made=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         model=type(model).__name__,
-        asked=asked,
+        asked=_asked(model, postprocessor, rows, notion),
         groups=groups,
         charted=tuple(charts.charted.tolist()),
         scale=charts.scale,
@@ -91,7 +92,7 @@ def gather(
 class _Charts:
     """What all sets of predictions of a report share: groups, axis, and which groups have curves."""
 
-    metric: str  # the distance that is asked for
+    metric: Metric  # the distance that is asked for
     judged: Any  # whether a group has rows enough, (n_groups,)
     charted: IntArray  # places of the groups with curves
     strata: IntArray  # of each group, (n_groups,)
@@ -99,7 +100,9 @@ class _Charts:
     scale: Scale
 
     @classmethod
-    def of(cls, groups: tuple[Group, ...], metric: str, measures: list[Measures], classes: Any) -> "_Charts":
+    def of(
+        cls, groups: tuple[Group, ...], metric: Metric, measures: list[Measures], classes: Any
+    ) -> "_Charts":
         """Strata with the farthest groups before come first, and groups with too few rows last."""
         judged = np.array([group.judged for group in groups])
         strata = np.array([group.stratum for group in groups])
@@ -134,12 +137,15 @@ class _Charts:
         )
 
 
-def _asked(model: Model, postprocessor: ParityPostprocessor, rows: ScoredRows) -> Asked:
-    within = rows.members.strata is not None
+def _asked(model: Model, postprocessor: ParityPostprocessor, rows: ScoredRows, notion: ParityNotion) -> Asked:
+    epsilon, within = tuple(postprocessor.epsilon_.tolist()), rows.members.strata is not None
     return Asked(
-        parity=postprocessor.parity,
-        metric=METRIC_OF[postprocessor.parity],
-        epsilon=tuple(postprocessor.epsilon_.tolist()),
+        parity=notion.name,
+        metric=notion.metric,
+        gap=notion.gap_name,
+        asks=notion.asks.replace("{epsilon}", span(epsilon)),
+        meaning=notion.meaning,
+        epsilon=epsilon,
         groups=tuple(label_text(label, within=within) for label in postprocessor.groups_.tolist()),
         aware=bool(getattr(model, "aware", False)),
         has_target=rows.target is not None,
@@ -209,9 +215,9 @@ def _from_frontier(frontier: Frontier, rows: ScoredRows, own: Tolerance) -> tupl
         if point.epsilon == own.epsilon:
             continue
         policy = step_of(point.model).policy_
-        if len(policy.support.atoms) != n_atoms:
+        if len(policy.grid.atoms) != n_atoms:
             raise ValueError(
-                f"frontier predicts {len(policy.support.atoms)} values and model {n_atoms}: make it from the "
+                f"frontier predicts {len(policy.grid.atoms)} values and model {n_atoms}: make it from the "
                 "same settings and rows, or give both the same atoms."
             )
         found.append(Tolerance(point.epsilon, rows.measure(policy), False, point.status.success))
@@ -219,11 +225,8 @@ def _from_frontier(frontier: Frontier, rows: ScoredRows, own: Tolerance) -> tupl
 
 
 def _error_name(postprocessor: ParityPostprocessor, rows: ScoredRows) -> str:
-    if counts_errors(postprocessor.policy_):
-        return ERROR_RATE
-    if not isinstance(postprocessor.policy_.cost, Squared):
-        return "Expected cost"
-    return "Squared distance to the scores" if rows.target is None else "Mean squared error"
+    cost = postprocessor.policy_.cost
+    return capital(cost.score_risk_name if rows.target is None else cost.risk_name)
 
 
 def _epsilon_of(rows: ScoredRows, postprocessor: ParityPostprocessor) -> FloatArray | None:

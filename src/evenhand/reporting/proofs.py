@@ -7,18 +7,17 @@ from typing import Any
 import numpy as np
 
 from evenhand._utils.labels import label_text
+from evenhand._utils.text import capital
 from evenhand._utils.typing import FloatArray
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
 from evenhand.certificates import HeldOutCertificate, certify_held_out
-from evenhand.dual.costs import Squared
+from evenhand.dual.parity import find_parity
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.heldout import Model, step_of
-from evenhand.metrics import ScoredRows
+from evenhand.metrics import DISTANCES, ScoredRows
 from evenhand.plots import CalibrationDisplay
 from evenhand.reporting.facts import Proof
-from evenhand.reporting.measure import METRIC_OF, counts_errors
 from evenhand.reporting.words import (
-    ERROR_RATE,
     calibration_sentences,
     held_out_sentences,
     optimisation_sentences,
@@ -58,13 +57,13 @@ def prove_held_out(postprocessor: ParityPostprocessor, rows: ScoredRows, epsilon
 
 def _certified(postprocessor: ParityPostprocessor) -> tuple[str, bool]:
     """The distance to bound, and whether it is the one that was asked for."""
-    if len(postprocessor.atoms_) == 2 and postprocessor.parity != "mean":
-        return "ks", postprocessor.parity in ("cdf", "pmf", "tv")  # one number, by whatever name
-    asked = METRIC_OF[postprocessor.parity]
-    if asked in ("ks", "tv", "w1"):
+    asked = find_parity(postprocessor.parity).metric
+    if len(postprocessor.atoms_) == 2 and asked != "mean":
+        return "ks", asked in ("ks", "sup", "tv")  # one number, by whatever name
+    if asked in DISTANCES:
         return asked, True
     # Of classes without an order, total variation bounds the gap of each.
-    return ("ks" if isinstance(postprocessor.policy_.cost, Squared) else "tv"), False
+    return ("ks" if postprocessor.policy_.cost.scores_are_means else "tv"), False
 
 
 def _joined(parts: Sequence[HeldOutCertificate]) -> HeldOutCertificate:
@@ -88,10 +87,10 @@ def prove_optimisation(model: Model, rows: ScoredRows) -> Proof:
     within = rows.members.strata is not None
     numbers["groups"] = [label_text(group, within=within) for group in certificate.groups]
     del numbers["calibration"]  # has a section of its own
-    policy = step_of(model).policy_
-    error = "The mean squared distance to the scores"
-    if not isinstance(policy.cost, Squared):
-        error = f"{ERROR_RATE if counts_errors(policy) else 'Expected cost'}, by the scores,"
+    cost = step_of(model).policy_.cost
+    error = f"The mean {cost.score_risk_name}"
+    if cost.score_risk_name == cost.risk_name:
+        error = f"{capital(cost.risk_name)}, by the scores,"
     return Proof(optimisation_sentences(certificate, error), numbers)
 
 
@@ -117,7 +116,7 @@ def prove_calibration(model: Model, postprocessor: ParityPostprocessor, rows: Sc
             ),
             None,
         )
-    notion = getattr(model, "notion_", None)  # whose models may tell outcomes apart, too
+    notion = getattr(model, "cells_", None)  # whose models may tell outcomes apart, too
     joint = notion is not None and notion.joint
     names = [label_text(group, within=joint) for group in diagnosis.groups]
     sentences = calibration_sentences(diagnosis, names, where, getattr(model, "calibration", None))

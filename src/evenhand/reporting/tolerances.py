@@ -11,7 +11,7 @@ from evenhand._utils.progress import report_progress
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.frontier import frontier
-from evenhand.evaluation.paths import NO_LIMIT, FrontierPoint, default_epsilons, fit_at_rest
+from evenhand.evaluation.paths import NO_LIMIT, FrontierPoint, default_epsilons, fit_without_parity
 from evenhand.exceptions import EvenhandWarning
 from evenhand.metrics import Measures, ScoredRows
 
@@ -137,7 +137,7 @@ def _epsilons(
     problem = template._frontier_rows(**given)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EvenhandWarning)
-        path = default_epsilons(problem, fit_at_rest(problem, NO_LIMIT))
+        path = default_epsilons(problem, fit_without_parity(problem, NO_LIMIT))
     wanted = path
     if len(path) > 1:
         wanted = np.append(path[0], np.geomspace(path[1], path[-1], max(2, n_tolerances - 1)))

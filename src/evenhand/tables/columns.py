@@ -1,16 +1,15 @@
-"""Columns of a table as what the models take: numbers, moments and texts; labels of groups; ids."""
+"""Columns of an Arrow table as arrays of what they mean: numbers, moments, texts, classes, groups, ids."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenhand._utils.text import plain
 from evenhand._utils.typing import AnyArray, FloatArray
-from evenhand.tables.errors import TableError
+from evenhand.tables.formats import TableError, require_columns
 
 MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")  # words of a CSV file
 TRUE_AND_FALSE = {"true": 1.0, "false": 0.0}
@@ -36,17 +35,6 @@ def find_kind(column: pa.ChunkedArray) -> str:
             continue
         return candidate
     return "text"
-
-
-def make_features(table: pa.Table, kinds: Mapping[str, str], first_row: int = 1) -> pd.DataFrame:
-    """The columns that `kinds` names, in its order: floats with NaN, and texts with None."""
-    readers = {"number": as_numbers, "moment": as_moments, "text": as_texts}
-    return pd.DataFrame(
-        {
-            name: pd.Series(readers[kind](table, name, first_row), dtype=object if kind == "text" else float)
-            for name, kind in kinds.items()
-        }
-    )
 
 
 def as_numbers(table: pa.Table, name: str, first_row: int = 1) -> FloatArray:
@@ -142,18 +130,6 @@ def find_column(table: pa.Table, name: str) -> pa.ChunkedArray:
     require_columns(table.column_names, [name])
     column = table.column(name)
     return pc.cast(column, column.type.value_type) if pa.types.is_dictionary(column.type) else column
-
-
-def require_columns(present: Sequence[str], wanted: Iterable[str]) -> None:
-    """Refuse names that are not there, with the names that are."""
-    missing = [name for name in wanted if name not in present]
-    if not missing:
-        return
-    shown = ", ".join(map(plain, present[:12])) + (", ..." if len(present) > 12 else "")
-    hint = ""
-    if len(present) == 1 and any(sign in present[0] for sign in ",;\t|"):
-        hint = " Another sign seems to part its columns: see --delimiter."
-    raise TableError(f"There is no column {', '.join(map(plain, missing))}. The columns are: {shown}.{hint}")
 
 
 def _id(text: str) -> int | str:

@@ -1,37 +1,59 @@
-"""Tables out: batch by batch, into a file that appears whole or not at all, or onto standard output."""
+"""Tables out: rows by rows, into a file that appears whole or not at all, or onto standard output."""
 
 import errno
+import gzip
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
 from evenhand._utils.atomic import whole_file
-from evenhand.tables.files import STANDARD, find_format
+from evenhand.tables.formats import STANDARD, TableError, find_delimiter, find_format
 
 Write = Callable[[pa.Table], None]
 
 
 @contextmanager
-def table_writer(path: str, format: str | None = None, delimiter: str = ",") -> Iterator[Write]:
-    """A function that writes the next rows; the first ones say what the columns are."""
-    kind = find_format(path, format)
-    writers: list[Any] = []
-    with _destination(path) as file, ExitStack() as stack:
+def table_writer(path: str, format: str | None = None, delimiter: str | None = None) -> Iterator[Write]:
+    """A function that writes the next rows; the first ones say what the columns are and hold."""
+    kind, sign = find_format(path, format), find_delimiter(path, delimiter)
+    with _destination(path, kind) as file, ExitStack() as stack:
+        schema: pa.Schema = None
+        writer: Any = None
 
         def write(table: pa.Table) -> None:
-            if not writers:
-                writers.append(stack.enter_context(_open(kind, file, table.schema, delimiter)))
-            writers[0].write_table(table)
+            nonlocal schema, writer
+            if writer is None:
+                schema = table.schema
+                writer = stack.enter_context(_open(kind, file, schema, sign))
+            writer.write_table(table.cast(schema))
 
         yield write
+
+
+def write_frame(table: pa.Table, path: str, format: str | None = None) -> None:
+    """Write a table that is there already."""
+    with table_writer(path, format) as write:
+        write(table)
+
+
+def make_table(columns: Mapping[str, Any]) -> pa.Table:
+    """An Arrow table of arrays; the rows of an array of two dimensions become lists."""
+    return pa.table({name: _as_lists(values) for name, values in columns.items()})
+
+
+def _as_lists(values: Any) -> Any:
+    if not isinstance(values, np.ndarray) or values.ndim == 1:
+        return values
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
 
 
 def _open(kind: str, file: BinaryIO, schema: pa.Schema, delimiter: str) -> Any:
@@ -45,11 +67,16 @@ def _open(kind: str, file: BinaryIO, schema: pa.Schema, delimiter: str) -> Any:
 class CsvWriter:
     """Rows as CSV text with quotes only where a cell needs them, so that cells stay as they were read.
 
-    pyarrow's own writer quotes all text, and the cells of a CSV file are text here, numbers too.
+    pyarrow's own writer quotes all text or none, and the cells of a CSV file are text here, numbers too.
     """
 
     def __init__(self, file: BinaryIO, schema: pa.Schema, delimiter: str) -> None:
-        self.file, self.delimiter = file, delimiter
+        lists = [field.name for field in schema if pa.types.is_nested(field.type)]
+        if lists:
+            raise TableError(
+                f"Column {lists[0]} holds lists, which a CSV file cannot: write a Parquet or Arrow file."
+            )
+        self._file, self._delimiter = file, delimiter
         self._special = f'[\\n\\r"{re.escape(delimiter)}]'
         self.write_table(pa.table({name: [name] for name in schema.names}))
 
@@ -63,8 +90,8 @@ class CsvWriter:
         """The next rows."""
         if table.num_rows:
             cells = [self._quoted(column.combine_chunks()) for column in table.columns]
-            lines = pc.binary_join_element_wise(*cells, self.delimiter)
-            self.file.write(("\n".join(lines.to_pylist()) + "\n").encode())
+            lines = pc.binary_join_element_wise(*cells, self._delimiter)
+            self._file.write(("\n".join(lines.to_pylist()) + "\n").encode())
 
     def _quoted(self, column: pa.Array) -> pa.Array:
         text = pc.fill_null(pc.cast(column, pa.string()), "")
@@ -74,19 +101,18 @@ class CsvWriter:
 
 
 @contextmanager
-def _destination(path: str) -> Iterator[BinaryIO]:
-    if path != STANDARD:
-        with whole_file(path) as file:
-            yield file
+def _destination(path: str, kind: str) -> Iterator[BinaryIO]:
+    """Where bytes go: standard output, or a file that appears at the end, packed where its name says so."""
+    if path == STANDARD:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
         return
-    yield sys.stdout.buffer
-    sys.stdout.buffer.flush()
-
-
-def write_frame(table: pa.Table, path: str, format: str | None = None) -> None:
-    """A table that is there already."""
-    with table_writer(path, format) as write:
-        write(table)
+    with whole_file(path) as file:
+        if kind == "csv" and path.endswith(".gz"):
+            with gzip.GzipFile(fileobj=file, mode="wb") as packed:
+                yield cast(BinaryIO, packed)
+        else:
+            yield file
 
 
 def require_writable(*paths: str | None) -> None:

@@ -15,7 +15,7 @@ from evenhand.cli.prepare import Learning, model_settings
 from evenhand.cli.rows import Parts
 from evenhand.cli.terminal import Terminal
 from evenhand.datasets import make_population
-from evenhand.tables.files import Source
+from evenhand.tables.sources import open_source
 from evenhand.tables.writing import table_writer, write_frame
 
 EXAMPLE = "Example: `evenhand demo --out try-it`"
@@ -46,11 +46,11 @@ def demo(
     parts = Parts(target="outcome", sensitive=("group",), id="person")
     settings = {**model_settings("cdf", "auto", None, 0, None), "epsilon": epsilon}
     fitted = learn(
-        Learning(Source.of(labelled), parts, "regression", settings=settings), None, None, terminal
+        Learning(open_source(labelled), parts, "regression", settings=settings), None, None, terminal
     )
     with table_writer(scored) as write:
         for table in Scoring.of(fitted.model, ["draw"], "prediction", "person", "all").batches(
-            Source.of(new)
+            open_source(new)
         ):
             write(table)
     terminal.say(f"{N_NEW} new people, scored without their group: {scored}")

@@ -12,12 +12,12 @@ from evenhand.cli.errors import ExitCode, NotReachedError, UsageError
 from evenhand.cli.measure import Comparison, compare
 from evenhand.cli.models import read_cost, read_epsilon, read_share
 from evenhand.cli.prepare import Learning, Prepared, model_settings, prepare
-from evenhand.cli.rows import LabelledRows, Parts, split
+from evenhand.cli.rows import LabelledRows, Parts, make_features, split
 from evenhand.cli.tasks import AUTO
 from evenhand.cli.terminal import Terminal
 from evenhand.solvers import Status
-from evenhand.tables.columns import make_features
-from evenhand.tables.files import Source, read_table
+from evenhand.tables.files import read_table
+from evenhand.tables.sources import Source, open_source
 from evenhand.tables.writing import require_writable
 
 EXAMPLE = "Example: `evenhand fit loans.csv --target amount --sensitive sex --epsilon 0.05 -o model.evenhand`"
@@ -58,12 +58,14 @@ def fit(
     holdout: opt.Holdout = "20%",
     beta: opt.Beta = "auto",
     calibration: opt.Calibration = None,
+    solver: opt.Solver = None,
     min_group_size: opt.MinGroupSize = 10,
     merge_small: opt.MergeSmall = False,
     seed: opt.Seed = None,
     jobs: opt.Jobs = None,
     input_format: opt.InputFormat = None,
     delimiter: opt.Delimiter = None,
+    plugin: opt.Plugin = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
     debug: opt.Debug = False,
@@ -77,8 +79,23 @@ def fit(
     require_writable(output, report)
     if epsilon and max_risk_increase is not None:
         raise UsageError("--epsilon and --max-risk-increase exclude each other: the latter chooses epsilon.")
+    settings = model_settings(
+        parity,
+        beta,
+        calibration,
+        seed,
+        jobs,
+        criterion=criterion,
+        pos_label=pos_label,
+        conditional_on=conditional_on,
+        attributes=attributes,
+        cost=None if cost is None else read_cost(cost),
+        cost_matrix=cost_matrix,
+        solver=solver,
+    )
+    settings["epsilon"] = read_epsilon(epsilon or ["0.05"])
     asked = Learning(
-        Source.of(data, input_format, delimiter),
+        open_source(data, format=input_format, delimiter=delimiter),
         Parts(
             target,
             tuple(sensitive),
@@ -93,23 +110,10 @@ def fit(
         holdout,
         min_group_size,
         merge_small,
-        model_settings(
-            parity,
-            beta,
-            calibration,
-            seed,
-            jobs,
-            criterion=criterion,
-            pos_label=pos_label,
-            conditional_on=conditional_on,
-            attributes=attributes,
-            cost=None if cost is None else read_cost(cost),
-            cost_matrix=cost_matrix,
-        )
-        | {"epsilon": read_epsilon(epsilon or ["0.05"])},
+        settings,
     )
     limit = None if max_risk_increase is None else read_share(max_risk_increase, "--max-risk-increase")
-    more = None if unlabeled is None else Source.of(unlabeled, None, delimiter)
+    more = None if unlabeled is None else open_source(unlabeled, delimiter=delimiter)
     fitted = learn(asked, limit, more, terminal)
     return finish(fitted, output, report, terminal)
 

@@ -17,6 +17,7 @@ EXAMPLE = "Example: `evenhand info model.evenhand`"
 def info(
     model: opt.ModelFile,
     trust: opt.Trust = None,
+    plugin: opt.Plugin = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
     debug: opt.Debug = False,
@@ -31,7 +32,7 @@ def info(
         f"{found['class']} with parity {certificate.parity!r}{among}, {found['predicts']}, "
         f"beta {found['beta']:.4g}. The solver: {certificate.message}"
     )
-    within = not loaded.notion_.is_plain
+    within = not loaded.cells_.is_plain
     columns = (
         [label_text(group, within=within) for group in certificate.groups],
         found["shares"],

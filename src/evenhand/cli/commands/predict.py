@@ -12,11 +12,13 @@ from evenhand._utils.text import plain
 from evenhand.cli import options as opt
 from evenhand.cli.errors import DataError, ExitCode, UsageError
 from evenhand.cli.models import feature_names, load_model, model_kinds
-from evenhand.cli.rows import feature_kinds
+from evenhand.cli.rows import feature_kinds, make_features
 from evenhand.cli.tasks import Kind, find_kind_of_prediction, task_of
 from evenhand.cli.terminal import Terminal
-from evenhand.tables.columns import as_ids, make_features, require_columns
-from evenhand.tables.files import STANDARD, Advance, Source, read_batches, read_table
+from evenhand.tables.columns import as_ids
+from evenhand.tables.files import read_batches, read_table
+from evenhand.tables.formats import STANDARD, find_delimiter, require_columns
+from evenhand.tables.sources import Source, open_source
 from evenhand.tables.writing import table_writer
 
 EXAMPLE = "Example: `evenhand predict model.evenhand new.csv -o scored.csv --id applicant`"
@@ -51,6 +53,7 @@ def predict(
     input_format: opt.InputFormat = None,
     output_format: opt.OutputFormat = None,
     delimiter: opt.Delimiter = None,
+    plugin: opt.Plugin = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
     debug: opt.Debug = False,
@@ -65,14 +68,12 @@ def predict(
     if keep not in KEEP or (keep == "id" and id is None):
         raise UsageError(f"--keep is one of {', '.join(KEEP)}, and needs --id for id: got {keep!r}.")
     terminal = Terminal(quiet, as_json, data_on_stdout=output == STANDARD)
-    source = Source.of(data, input_format, delimiter)
+    source = open_source(data, format=input_format, delimiter=delimiter)
     scoring = Scoring.of(load_model(model, trust), kind or ["draw"], name, id, keep)
+    sign = find_delimiter(data if output == STANDARD else output, delimiter)
     n_rows = 0
-    with (
-        terminal.working("Predicting") as advance,
-        table_writer(output, output_format, source.delimiter) as write,
-    ):
-        for table in scoring.batches(source, advance):
+    with terminal.working("Predicting"), table_writer(output, output_format, sign) as write:
+        for table in scoring.batches(source):
             write(table)
             n_rows += table.num_rows
     if output != STANDARD:
@@ -102,7 +103,7 @@ class Scoring:
         """Names of the new columns."""
         return [column for name, kind in self.kinds.items() for column in kind.columns(name, self.model)]
 
-    def batches(self, source: Source, advance: Advance | None = None) -> Iterator[pa.Table]:
+    def batches(self, source: Source) -> Iterator[pa.Table]:
         """The rows with their predictions, batch by batch."""
         kinds = model_kinds(self.model)
         if kinds is None:  # made in Python: only all the rows tell what a column holds
@@ -110,7 +111,7 @@ class Scoring:
             yield self.score(table, feature_kinds(table, feature_names(self.model)), 1)
             return
         first_row = 1
-        for table in read_batches(source, advance):
+        for table in read_batches(source):
             yield self.score(table, kinds, first_row)
             first_row += table.num_rows
 

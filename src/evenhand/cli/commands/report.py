@@ -10,7 +10,8 @@ from evenhand.cli.errors import ExitCode
 from evenhand.cli.models import load_model, rows_for
 from evenhand.cli.rows import Parts
 from evenhand.cli.terminal import Terminal
-from evenhand.tables.files import Source, read_table
+from evenhand.tables.files import read_table
+from evenhand.tables.sources import open_source
 from evenhand.tables.writing import require_writable
 
 EXAMPLE = "Example: `evenhand report model.evenhand new.csv --target amount --sensitive sex -o report.html`"
@@ -33,6 +34,7 @@ def report(
     trust: opt.Trust = None,
     input_format: opt.InputFormat = None,
     delimiter: opt.Delimiter = None,
+    plugin: opt.Plugin = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
     debug: opt.Debug = False,
@@ -43,7 +45,7 @@ def report(
     """
     terminal = Terminal(quiet, as_json)
     require_writable(output, *(card or ()))
-    source = Source.of(data, input_format, delimiter)
+    source = open_source(data, format=input_format, delimiter=delimiter)
     loaded = load_model(model, trust)
     rows = rows_for(loaded, read_table(source), Parts(target, tuple(sensitive), weight), terminal)
     known: dict[str, Any] = {"sensitive_features": rows.groups, "sample_weight": rows.weights, "title": title}

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from typing import Any, TypeVar
 
+from evenhand._utils.progress import report_progress
 from evenhand.estimators.streaming.monitor import Drift
 from evenhand.exceptions import InterruptWarning
-from evenhand.tables.outofcore.checkpoints import Checkpoints, advance, become, place_of
-from evenhand.tables.outofcore.progress import Reporter, TableProgress, reporting
-from evenhand.tables.outofcore.rows import Model, make_reader
-from evenhand.tables.outofcore.sources import blaming, check_size, count_rows
+from evenhand.tables.checkpoints import Checkpoints, advance, become, place_of
+from evenhand.tables.model_inputs import Model, make_reader
+from evenhand.tables.progress import Reporter, showing
+from evenhand.tables.sources import blaming, check_size, count_rows
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
@@ -93,7 +94,7 @@ def stream_table(
     options: dict[str, Any] = {"half_life": half_life, "on_drift": on_drift}
     if strata is not None:
         options["strata"] = strata
-    with reporting(progress) as report:
+    with showing(progress):
         try:
             for block in table.blocks(check_size(block_rows), row):
                 after = row + count_rows(block)
@@ -101,7 +102,7 @@ def stream_table(
                     advance(model, after, *reader.arguments(block), **reader.keywords(block), **options)
                 row = after
                 saved.save_if_due(model, row)
-                report(TableProgress("stream", row, table.n_rows))
+                report_progress("stream", row, table.n_rows)
         except KeyboardInterrupt:
             row = place_of(model)
             if row == 0:

@@ -2,17 +2,20 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
-from evenhand._utils.atomic import remove_leftovers, whole_file
+from evenhand._utils.atomic import remove_leftovers
 from evenhand._utils.optional import import_optional
+from evenhand._utils.progress import report_progress
 from evenhand._utils.typing import AnyArray
-from evenhand.tables.outofcore.progress import Reporter, TableProgress, reporting
-from evenhand.tables.outofcore.rows import Model, TableReader, as_frame, make_reader, read_column
-from evenhand.tables.outofcore.sources import Chunk, blaming, check_size, count_rows
+from evenhand.tables.formats import suffix_format
+from evenhand.tables.model_inputs import Model, TableReader, as_frame, make_reader, read_ids
+from evenhand.tables.progress import Reporter, showing
+from evenhand.tables.sources import Chunk, Source, blaming, check_size, count_rows
 
 METHODS = ("predict", "predict_mode", "predict_mean", "predict_quantile", "predict_pmf", "predict_proba")
 BLOCK_ROWS = 32_768  # with 201 atoms a block of distributions is 53 MB
@@ -63,9 +66,9 @@ def iter_predictions(
     """
     reader = make_reader(model, columns, scores, group_proba, sensitive_features)
     _check_method(model, method, ids)
-    blocks = reader.open(source, ids).blocks(check_size(block_rows))
-    asked = _continued(options)
-    return (predictions for _, predictions in _predict_blocks(reader, blocks, method, ids, asked))
+    asked = _Asked(method, ids, _continued(options), check_size(block_rows))
+    table = reader.open(source, ids)
+    return (predictions for _, predictions in asked.blocks(reader, table))
 
 
 def predict_table(
@@ -85,7 +88,7 @@ def predict_table(
     progress: bool | Reporter | None = None,
     **options: Any,
 ) -> int:
-    """Write the predictions of a table to a Parquet file, block by block, and return the number of rows.
+    """Write the predictions of a table to a file, block by block, and return the number of rows.
 
     The file appears whole or not at all: an error, Ctrl-C or a kill leaves what was at `target` before; the
     next call removes what a killed one left beside it. Draws are those of `predict` on all rows at once.
@@ -96,9 +99,10 @@ def predict_table(
     source, columns, scores, group_proba, sensitive_features, progress
         As in `fit_table`; the chunks of an iterable must be frames where columns are kept.
     target : path
-        The Parquet file to write.
+        The file to write, in the format that its suffix tells: Parquet, Arrow or CSV; without one, Parquet.
     method : str, default="predict"
-        Which method of the model predicts; "predict_pmf" gives a list of `n_atoms` numbers for each row.
+        Which method of the model predicts; "predict_pmf" gives a list of `n_atoms` numbers for each
+        row, which CSV files cannot hold.
     name : str, default="prediction"
         The column of the predictions.
     keep : list of str, default=()
@@ -106,7 +110,7 @@ def predict_table(
     ids : str, default=None
         Column that says who each row is, for "predict"; it is kept.
     block_rows : int, default=32768
-        Rows that are predicted at a time: a row group of the file.
+        Rows that are predicted at a time: a row group of a Parquet file.
     **options
         Further arguments of the method, such as `q`.
     """
@@ -115,63 +119,43 @@ def predict_table(
     kept = list(dict.fromkeys([*([] if ids is None else [ids]), *keep]))
     if name in kept:
         raise ValueError(f"The column {name!r} of the source is kept: give the predictions another name=.")
-    table = reader.open(source, *kept)
-    blocks, asked = table.blocks(check_size(block_rows)), _continued(options)
-    remove_leftovers(target)
-    with reporting(progress) as report, whole_file(target) as file, _Writer(file) as writer:
-        for block, predictions in _predict_blocks(reader, blocks, method, ids, asked):
-            writer.write({**_kept_columns(block, kept), name: predictions})
-            report(TableProgress("predict", writer.n_rows, table.n_rows))
-        if writer.n_rows == 0:
+    import_optional("pyarrow", extra="tables", purpose="Writing files of tables")
+    from evenhand.tables.writing import make_table, table_writer  # not above: Arrow is an extra
+
+    asked = _Asked(method, ids, _continued(options), check_size(block_rows))
+    table, path, n_rows = reader.open(source, *kept), os.fspath(target), 0
+    remove_leftovers(path)
+    with showing(progress), table_writer(path, suffix_format(path) or "parquet") as write:
+        for block, predictions in asked.blocks(reader, table):
+            write(make_table({**_kept_columns(block, kept), name: predictions}))
+            n_rows += len(predictions)
+            report_progress("predict", n_rows, table.n_rows)
+        if n_rows == 0:
             raise ValueError("The table has no rows: give at least one.")
-    return writer.n_rows
+    return n_rows
 
 
-class _Writer:
-    """A Parquet file that takes the schema of its first block."""
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What to predict of each row."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self.n_rows = 0
-        self._file = file
-        self._arrow = import_optional("pyarrow", extra="tables", purpose="Writing Parquet files")
-        self._parquet = import_optional("pyarrow.parquet", extra="tables", purpose="Writing Parquet files")
-        self._table: Any = None
+    method: str
+    ids: str | None  # column
+    options: dict[str, Any]
+    block_rows: int
 
-    def __enter__(self) -> "_Writer":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._table is not None:
-            self._table.close()
-
-    def write(self, columns: dict[str, Any]) -> None:
-        """Add one row group."""
-        arrays = {name: self._array(values) for name, values in columns.items()}
-        table = self._arrow.table(arrays)
-        if self._table is None:
-            self._table = self._parquet.ParquetWriter(self._file, table.schema)
-        self._table.write_table(table.cast(self._table.schema))
-        self.n_rows += table.num_rows
-
-    def _array(self, values: Any) -> Any:
-        if not isinstance(values, np.ndarray) or values.ndim == 1:
-            return values
-        return self._arrow.FixedSizeListArray.from_arrays(self._arrow.array(values.ravel()), values.shape[1])
-
-
-def _predict_blocks(
-    reader: TableReader, blocks: Iterator[Chunk], method: str, ids: str | None, options: dict[str, Any]
-) -> Iterator[tuple[Chunk, AnyArray]]:
-    """Each block with its predictions; an error says which rows it is about."""
-    call = getattr(reader.model, method)
-    n_before = 0
-    for block in blocks:
-        n_after = n_before + count_rows(block)
-        with blaming(n_before, n_after):
-            asked = options if ids is None else {**options, "ids": read_column(block, ids)}
-            predictions: AnyArray = call(*reader.arguments(block), **reader.keywords(block), **asked)
-        yield block, predictions
-        n_before = n_after
+    def blocks(self, reader: TableReader, table: Source) -> Iterator[tuple[Chunk, AnyArray]]:
+        """Each block of a table with its predictions; an error says which rows it is about."""
+        call = getattr(reader.model, self.method)
+        n_before = 0
+        for block in table.blocks(self.block_rows):
+            n_after = n_before + count_rows(block)
+            with blaming(n_before, n_after):
+                who = {} if self.ids is None else {"ids": read_ids(block, self.ids, table.is_text)}
+                given = {**reader.keywords(block), **self.options, **who}
+                predictions: AnyArray = call(*reader.arguments(block), **given)
+            yield block, predictions
+            n_before = n_after
 
 
 def _kept_columns(block: Chunk, names: list[str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from evenhand._utils.validation import Labels, Rows, check_rows_of, check_strata
 from evenhand.dual.costs import make_cost
 from evenhand.estimators.base import ParityEstimator
 from evenhand.estimators.postprocessor import ParityPostprocessor
-from evenhand.tables.outofcore.sources import Chunk, Source, open_source
+from evenhand.tables.sources import Chunk, Source, open_source
 
 Model = ParityPostprocessor | ParityEstimator
 
@@ -31,12 +31,11 @@ class TableReader:
     sensitive_features: list[str] | None  # of an aware estimator
 
     def open(self, source: Any, *others: str | None) -> Source:
-        """The table with the columns that the model needs, and some others."""
+        """The table with the columns that the model needs, numbers in CSV files, and some others."""
         needed = self._needed()
-        if needed is not None:
-            needed += [*(self.sensitive_features or ()), *(name for name in others if name is not None)]
-            needed = list(dict.fromkeys(needed))
-        return open_source(source, needed)
+        more = [*(self.sensitive_features or ()), *(name for name in others if name is not None)]
+        columns = None if needed is None else list(dict.fromkeys([*needed, *more]))
+        return open_source(source, columns, text=[name for name in more if name not in (needed or ())])
 
     def arguments(self, block: Chunk) -> tuple[Any, ...]:
         """Positional arguments of the model's methods for a block."""
@@ -64,7 +63,7 @@ class TableReader:
         if isinstance(model, ParityEstimator):
             (X,) = self.arguments(block)
             scores, proba = model.predict_scores(X, **self.keywords(block))
-            return Rows(scores, proba, tuple(model.groups_.tolist()), None, model.notion_.strata())
+            return Rows(scores, proba, tuple(model.groups_.tolist()), None, model.cells_.strata())
         given, group_proba = self.arguments(block)
         if groups is None:
             groups = column_labels(group_proba)
@@ -133,6 +132,15 @@ def as_frame(block: Chunk) -> "nw.DataFrame[Any]":
 def read_column(block: Chunk, name: str) -> Any:
     """One column of a block as an array."""
     return as_frame(block)[name].to_numpy()
+
+
+def read_ids(block: Chunk, name: str, is_text: bool) -> Any:
+    """Who the rows of a block are; where all cells are text, integers among them are numbers."""
+    if not is_text:
+        return read_column(block, name)
+    from evenhand.tables.columns import as_ids  # not above: Arrow is an extra
+
+    return as_ids(block, name)
 
 
 def read_weights(block: Chunk, name: str | None) -> FloatArray | None:

@@ -13,9 +13,9 @@
 ['a', 'b']
 """
 
-from evenhand.tables.outofcore.batch import fit_table
-from evenhand.tables.outofcore.following import stream_table
-from evenhand.tables.outofcore.predictions import iter_predictions, predict_table
-from evenhand.tables.outofcore.progress import TableProgress
+from evenhand.tables.batch import fit_table
+from evenhand.tables.predictions import iter_predictions, predict_table
+from evenhand.tables.progress import TableProgress
+from evenhand.tables.streaming import stream_table
 
 __all__ = ["TableProgress", "fit_table", "iter_predictions", "predict_table", "stream_table"]
