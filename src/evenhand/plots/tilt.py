@@ -100,7 +100,7 @@ class TiltDisplay(Display):
         step: PolicyModel = getattr(model, "postprocessor_", model)
         policy, groups = step.policy_, step.groups_.tolist()
         return cls.from_tilt(
-            policy.support.atoms,
+            policy.grid.atoms,
             policy.tilt,
             policy.group_prior,
             groups,
