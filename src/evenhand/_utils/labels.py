@@ -139,7 +139,7 @@ def require_one_per_row(n_given: int, n_rows: int, name: str) -> None:
         )
 
 
-def _columns(values: Any, name: str) -> dict[Hashable, list[Any]]:
+def _columns(values: Any, name: str) -> dict[Hashable, Any]:
     """The values of each column of a frame, a series, an array of one or two dimensions, or a list."""
     if values is None:
         raise ValueError(f"{name} is missing: pass the group of each row.")
@@ -151,15 +151,21 @@ def _columns(values: Any, name: str) -> dict[Hashable, list[Any]]:
     # Of a list, as objects: NumPy would turn the numbers of a list that has text, too, into text.
     array = np.array(values, dtype=object) if isinstance(values, list | tuple) else np.asarray(values)
     if array.ndim == 2 and array.shape[1] > 0:
-        return dict(enumerate(column.tolist() for column in array.T))
+        return dict(enumerate(array.T))
     if array.ndim != 1:
         raise ValueError(f"{name} must have shape (n_rows,) or (n_rows, n_columns): got {array.shape}.")
-    return {0: array.tolist()}
+    return {0: array}
 
 
-def _encode(values: list[Any], n_rows: int, name: str) -> Groups:
-    """The groups of one column; a dict is quicker than sorting all rows, and takes labels of any type."""
+def _encode(values: Any, n_rows: int, name: str) -> Groups:
+    """The groups of one column, a list or an array."""
     require_one_per_row(len(values), n_rows, name)
+    if isinstance(values, np.ndarray):
+        if values.dtype.kind == "f" and not np.isnan(values).any():
+            distinct_floats, codes = np.unique(values, return_inverse=True)
+            return Groups(tuple(distinct_floats.tolist()), codes)
+        values = values.tolist()
+    # But for floats, a dict is quicker than sorting all rows, and takes labels of any type.
     try:
         distinct = dict.fromkeys(values)
     except TypeError as error:

@@ -87,7 +87,9 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
     cells_ : Cells
         Which groups are compared, and within which strata.
     postprocessor_ : ParityPostprocessor
-        The parity step: atoms_, beta_, tilt_, multipliers_ and more.
+        The parity step: beta_, tilt_, multipliers_ and more.
+    atoms_ : array of shape (n_atoms,)
+        What can be predicted.
     groups_ : array of shape (n_groups,)
     certificate_ : Certificate
         What was reached on the rows of the parity step, and how well calibrated the group probabilities

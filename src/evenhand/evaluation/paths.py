@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -17,6 +16,7 @@ from evenhand.dual.imbalance import mean_imbalance
 from evenhand.dual.step import choose_beta
 from evenhand.estimators.postprocessor import FrontierRows, ParityPostprocessor
 from evenhand.estimators.selection import is_cv
+from evenhand.evaluation.heldout import Model
 from evenhand.exceptions import InterruptWarning
 from evenhand.metrics import Measures, ScoredRows
 from evenhand.solvers import Status, ZeroMultipliers
@@ -31,7 +31,7 @@ class FrontierPoint:
     """One tolerance of the path: the model, and what it does on the held-out rows and on those of its fit."""
 
     epsilon: float
-    model: Any  # fitted, of the kind that was given
+    model: Model  # fitted, of the kind that was given
     measures: Measures  # on the held-out rows
     certificate: Certificate  # on the rows of the fit
     status: Status

@@ -262,7 +262,7 @@ def _groups(rows: ScoredRows, postprocessor: ParityPostprocessor) -> tuple[Group
     )
 
 
-def _settings(model: Any, postprocessor: ParityPostprocessor, rows: ScoredRows) -> dict[str, str]:
+def _settings(model: Model, postprocessor: ParityPostprocessor, rows: ScoredRows) -> dict[str, str]:
     """Parameters as they were given, then what the fit made of them."""
     settings = {name: plain_text(value) for name, value in model.get_params(deep=False).items()}
     low, high = float(postprocessor.atoms_[0]), float(postprocessor.atoms_[-1])

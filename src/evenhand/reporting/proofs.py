@@ -94,7 +94,7 @@ def prove_optimisation(model: Model, rows: ScoredRows) -> Proof:
     return Proof(optimisation_sentences(certificate, error), numbers)
 
 
-def prove_calibration(model: Any, postprocessor: ParityPostprocessor, rows: ScoredRows) -> Proof:
+def prove_calibration(model: Model, postprocessor: ParityPostprocessor, rows: ScoredRows) -> Proof:
     """Group probabilities against the known groups, on the report's rows or else on those of the fit."""
     if getattr(model, "aware", False):
         return Proof(
