@@ -7,15 +7,18 @@ import sys
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.optimize import linprog
+from sklearn.base import clone
 
 import evenhand as eh
 from evenhand.dual.costs import COSTS
 from evenhand.dual.parity import PARITIES
-from evenhand.solvers import SOLVERS
+from evenhand.solvers import SOLVERS, Status
 
-MODULES = {"A new parity notion": "cutoffs", "A new cost": "relative"}  # the file that a section begins with
+# the file that a section begins with
+MODULES = {"A new parity notion": "cutoffs", "A new cost": "relative", "A new solver": "proximal"}
 CUTOFFS = (0.0, 0.3)
 BETA = 20_000.0
 
@@ -31,7 +34,7 @@ def sections(project_root):
 @pytest.fixture
 def outside(sections, tmp_path, monkeypatch):
     """An empty folder with the modules of the page; what they register is forgotten afterwards."""
-    registries = [(registry, dict(registry)) for registry in (PARITIES, COSTS)]
+    registries = [(registry, dict(registry)) for registry in (PARITIES, COSTS, SOLVERS)]
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     for title, name in MODULES.items():
@@ -119,6 +122,35 @@ def test_a_notion_goes_all_the_way(sections, outside, run):
     assert "share_above before" in fitted
     assert "Largest gap above a cutoff between a group and everybody" in audited
     assert "page.html" in reported
+
+
+def test_a_solver_goes_all_the_way(sections, outside, run):
+    people = eh.datasets.make_population(1000, n_groups=2, random_state=0)
+    table = pd.DataFrame(people.data, columns=people.feature_names)
+    table.assign(outcome=people.target, group=people.sensitive_features).to_csv("people.csv", index=False)
+    names, told = take_all_the_way(sections["A new solver"], run)
+    model, new = names["model"], names["new"]
+    assert [point.status for point in names["path"].points] == [Status.CONVERGED] * 2
+    for found in names["path"].models:  # against another solver, on the same models
+        exact = clone(found).set_params(solver="batch").fit(*names["rows"], **names["groups"])
+        ours, theirs = found.certificate_, exact.certificate_
+        assert ours.excess.max() <= 1e-3
+        assert ours.risk == pytest.approx(theirs.risk, abs=1e-3)
+    assert names["found"].n_rows == len(new.data)
+    for name in ("report.html", "card.md"):
+        assert "proximal, " in (outside / name).read_text()
+    assert again_equals(names)
+    more = eh.datasets.make_population(6000, n_groups=2, random_state=1)
+    assert model.partial_fit(more.data).postprocessor_.result_.solver == "stream of proximal"
+    assert model.certificate_.excess.max() <= 0.02
+    assert "Parity 'cdf'" in told[0]
+
+
+def again_equals(names):
+    """Whether the model that came back has the solver and the predictions of the one that was saved."""
+    rows = names["new"].data[:50]
+    same = np.array_equal(names["again"].predict_pmf(rows), names["model"].predict_pmf(rows))
+    return same and names["again"].solver == names["model"].solver
 
 
 def test_a_cost_goes_all_the_way(sections, outside, run):
