@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo test test-slow lint bench reproduce clean
 
 demo: $(READY)
 	$(BIN)/python -m evenhand demo
@@ -25,9 +25,13 @@ lint: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks $(ONLY)
 
+# the paper's experiments: make reproduce ARGS="--quick --only synthetic timing"
+reproduce: $(READY)
+	$(BIN)/python -m reproduction $(ARGS)
+
 clean:
 	rm -rf $(VENV) evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	find src tests benchmarks demos -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests benchmarks demos reproduction -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): constraints.txt pyproject.toml
 	@echo "Preparing $(VENV): a minute or two, once."

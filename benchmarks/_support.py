@@ -25,9 +25,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import Bunch
 
 from evenhand import datasets
-from evenhand.dual.grid import automatic_bounds, automatic_n_atoms, uniform_support
-from evenhand.dual.parity import make_parity
+from evenhand._utils.validation import Rows
+from evenhand.dual.costs import Squared
+from evenhand.dual.grid import automatic_bounds, automatic_n_atoms, uniform_grid
 from evenhand.dual.problem import DualProblem
+from evenhand.dual.step import ParityStep
 
 LOADERS: dict[str, Callable[[], Bunch]] = {
     "law school": datasets.load_law_school,
@@ -61,7 +63,7 @@ def paper_rows(name: str, seed: int) -> PaperRows:
     classifier = make_pipeline(StandardScaler(), LogisticRegression())
     classifier.fit(features[labeled], groups[labeled])
     scores = regressor.predict(features[unlabeled])
-    support = uniform_support(*automatic_bounds(scores), 2)
+    support = uniform_grid(*automatic_bounds(scores), 2)
     proba = classifier.predict_proba(features[unlabeled])
     return PaperRows(support.scale(scores), proba, support.scale(targets[unlabeled]))
 
@@ -81,15 +83,17 @@ def make_problem(
     n_atoms: int | None = None,
 ) -> DualProblem:
     """The problem that `ParityPostprocessor.fit` builds from rows whose scores span [-1, 1]."""
-    atoms = np.linspace(-1.0, 1.0, n_atoms or automatic_n_atoms(len(scores)))
-    return DualProblem.from_rows(
-        np.clip(scores, -1.0, 1.0),
-        group_proba,
-        atoms=atoms,
-        parity=make_parity(parity, atoms),
-        slack=np.full(group_proba.shape[1], float(epsilon)),
-        temperature=float(beta),
+    rows = Rows(np.clip(scores, -1.0, 1.0), group_proba, tuple(range(group_proba.shape[1])), None)
+    step = ParityStep(
+        grid=uniform_grid(-1.0, 1.0, n_atoms or automatic_n_atoms(len(scores))),
+        parity=parity,
+        cost=Squared(),
+        group_prior=rows.group_mass(),
+        strata=None,
+        epsilon=np.full(group_proba.shape[1], float(epsilon)),
+        beta=float(beta),
     )
+    return step.problem(rows)
 
 
 def chunks(n_rows: int) -> Iterable[slice]:
@@ -116,9 +120,9 @@ def numpy_evaluate(problem: DualProblem, multipliers: np.ndarray) -> tuple[float
     value = float(problem.slack @ problem.parity.norm.dual(multipliers))
     moment = np.zeros((problem.n_atoms, n_kept))
     for rows in chunks(problem.n_rows):
-        features, weights = problem.design[:, rows].T, problem.weights[rows]
+        features, weights = problem.rows.design[:, rows].T, problem.rows.weights[rows]
         policy, log_sums = numpy_policy(features, loadings, beta * problem.cost.offset)
-        value += float(weights @ (log_sums / beta - problem.constant[rows]))
+        value += float(weights @ (log_sums / beta - problem.rows.constant[rows]))
         moment += policy.T @ (weights[:, None] * features[:, :n_kept])
     return value, problem.parity.operator.apply(moment @ problem.mixing)
 

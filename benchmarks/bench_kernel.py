@@ -14,10 +14,10 @@ from time import perf_counter
 
 import numpy as np
 
+from benchmarks import _support as support
 from evenhand._kernels import reference, softmax
 from evenhand._kernels.chunks import get_num_threads, set_num_threads
 from evenhand.dual.objective import evaluate, policy_loadings
-from evenhand.dual.parity import make_parity
 from evenhand.dual.problem import DualProblem
 
 N_ROWS, N_ATOMS, ROUNDS = 200_000, 201, 40
@@ -31,15 +31,9 @@ def make_problem() -> tuple[DualProblem, np.ndarray]:
     rng = np.random.default_rng(0)
     lean = rng.normal(size=N_ROWS)
     first = 1.0 / (1.0 + np.exp(-1.5 * lean))
-    atoms = np.linspace(-1.0, 1.0, N_ATOMS)
-    problem = DualProblem.from_rows(
-        np.clip(0.4 * np.tanh(lean) + 0.2 * rng.normal(size=N_ROWS), -1.0, 1.0),
-        np.column_stack([first, 1.0 - first]),
-        atoms=atoms,
-        parity=make_parity("cdf", atoms),
-        slack=np.full(2, 0.05),
-        temperature=1000.0,
-    )
+    scores = 0.4 * np.tanh(lean) + 0.2 * rng.normal(size=N_ROWS)
+    proba = np.column_stack([first, 1.0 - first])
+    problem = support.make_problem(scores, proba, "cdf", 0.05, 1000.0, N_ATOMS)
     return problem, 0.01 * rng.normal(size=problem.multipliers_shape)
 
 
@@ -79,7 +73,7 @@ def smallest_times(runs: Runs, rounds: int = ROUNDS) -> dict[str, float]:
 
 def kernel_runs(problem: DualProblem, multipliers: np.ndarray, folder: Path) -> Runs:
     """Ours and C's in both precisions on the same arrays, after checking that they agree."""
-    arrays = problem.design, problem.weights, *policy_loadings(problem, multipliers)
+    arrays = problem.rows.design, problem.rows.weights, *policy_loadings(problem, multipliers)
     runs: Runs = {}
     for dtype in (np.float32, np.float64):
         cast = [np.ascontiguousarray(array, dtype) for array in arrays]
@@ -107,7 +101,12 @@ def thread_runs(problem: DualProblem, multipliers: np.ndarray) -> Runs:
 
 def numpy_time(problem: DualProblem, multipliers: np.ndarray) -> float:
     """Seconds per (row x atom) of the NumPy twin."""
-    arguments = problem.design, problem.weights, *policy_loadings(problem, multipliers), problem.n_kept
+    arguments = (
+        problem.rows.design,
+        problem.rows.weights,
+        *policy_loadings(problem, multipliers),
+        problem.n_kept,
+    )
     times = smallest_times({"NumPy": lambda: reference.moments(*arguments, 0, N_ROWS)}, rounds=2)
     return times["NumPy"] / (N_ROWS * N_ATOMS)
 

@@ -1,4 +1,4 @@
-"""From frames to the tables of the page: means over splits, the published figures beside them, intervals."""
+"""Compute the tables of the page from the frames: means over splits, intervals, the published figures."""
 
 from dataclasses import dataclass
 
@@ -68,32 +68,32 @@ def spread(values: FloatArray) -> FloatArray:
 
 
 def against_published(frame: Columns) -> Columns:
-    """The published method's runs beside the published means; deviations in published deviations."""
+    """Our runs of the paper's method beside the published means; differences in published deviations."""
     table: list[Row] = []
     for dataset in DATASETS:
-        told = published(dataset).ours
+        paper = published(dataset).ours
         for setting, (scheme, method) in SETTINGS.items():
             found = curves(frame, dataset, scheme, method)
-            for place, exponent in enumerate(told.exponents):
+            for place, exponent in enumerate(paper.exponents):
                 mine = int(np.argmin(np.abs(-np.log2(found.epsilon) - exponent)))
                 names = {"dataset": dataset, "setting": setting, "exponent": int(exponent)}
-                table.append(names | _beside(told, place, found.risk[:, mine], found.ks[:, mine]))
+                table.append(names | _beside(paper, place, found.risk[:, mine], found.ks[:, mine]))
     return to_columns(table)
 
 
-def _beside(told: Curve, place: int, risk: FloatArray, ks: FloatArray) -> Row:
+def _beside(paper: Curve, place: int, risk: FloatArray, ks: FloatArray) -> Row:
     """Our splits at one tolerance beside the published mean and deviation."""
-    risk_off = float((risk.mean() - told.risk[place]) / told.risk_std[place])
-    ks_off = float((ks.mean() - told.ks[place]) / told.ks_std[place])
+    risk_off = float((risk.mean() - paper.risk[place]) / paper.risk_std[place])
+    ks_off = float((ks.mean() - paper.ks[place]) / paper.ks_std[place])
     return {
         "risk": float(risk.mean()),
-        "published_risk": float(told.risk[place]),
+        "published_risk": float(paper.risk[place]),
         "risk_off": risk_off,
-        "risk_errors": _standard_errors(risk, told.risk[place], told.risk_std[place]),
+        "risk_errors": _standard_errors(risk, paper.risk[place], paper.risk_std[place]),
         "ks": float(ks.mean()),
-        "published_ks": float(told.ks[place]),
+        "published_ks": float(paper.ks[place]),
         "ks_off": ks_off,
-        "ks_errors": _standard_errors(ks, told.ks[place], told.ks_std[place]),
+        "ks_errors": _standard_errors(ks, paper.ks[place], paper.ks_std[place]),
         "within": max(abs(risk_off), abs(ks_off)) <= 1.0,
     }
 
@@ -156,10 +156,10 @@ def below_published(frame: Columns, ours: str = "cdf_default") -> Columns:
     """Our mean risk at the published methods' own mean distances, where our curve reaches them."""
     table: list[Row] = []
     for dataset in DATASETS:
-        told = published(dataset)
+        paper = published(dataset)
         mine = curves(frame, dataset, "text", ours)
         reach = mine.ks.mean(axis=0)
-        for name, curve in (("DP-postproc", told.ours), ("ADW-1", told.adw_1), ("ADW-2", told.adw_2)):
+        for name, curve in (("DP-postproc", paper.ours), ("ADW-1", paper.adw_1), ("ADW-2", paper.adw_2)):
             inside = (curve.ks >= reach.min()) & (curve.ks <= reach.max())
             reached = mine.risk_at(curve.ks)
             for place in np.flatnonzero(inside):
@@ -196,7 +196,6 @@ def solver_table(frame: Columns) -> Columns:
                         "epsilon": epsilon,
                         "risk": float(risk.mean()),
                         "ks": float(ks.mean()),
-                        "ks_over_splits": float(ks.mean(axis=1).std()),
                         "ks_over_seeds": float(ks.std(axis=1).mean()),
                         "violation": float(violation.mean()),
                         "gradient_map": float(gradient_map.mean()),

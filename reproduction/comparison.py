@@ -9,12 +9,12 @@ from sklearn.linear_model import LinearRegression
 
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.baselines import ADW, WassersteinBarycentre
-from evenhand.dual.grid import automatic_n_atoms, uniform_support
+from evenhand.dual.grid import automatic_n_atoms, uniform_grid
 from evenhand.estimators import ParityRegressor
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.frontier import frontier
 from reproduction.frames import Row
-from reproduction.parity_step import ParityStep
+from reproduction.parity_step import PaperStep
 from reproduction.rows import PaperRows, paper_classifier, paper_regressor, prepare
 from reproduction.runner import Cell
 
@@ -29,23 +29,23 @@ def compute_comparison(cell: Cell) -> list[Row]:
 
 
 def _base(rows: PaperRows, cell: Cell) -> Iterator[Row]:
-    """The regressor as it is."""
+    """The regressor without any parity step."""
     yield {"epsilon": np.inf, **rows.measure(lambda which: rows.nuisances(which)[0])}
 
 
 def _base_on_grid(rows: PaperRows, cell: Cell) -> Iterator[Row]:
     """The regressor's distance as the published code measures it: on the grid of the atoms."""
-    support = uniform_support(*rows.bounds, automatic_n_atoms(len(rows.split.unlabeled)))
+    grid = uniform_grid(*rows.bounds, automatic_n_atoms(len(rows.split.unlabeled)))
 
     def rounded(which: Any) -> Any:
-        places = np.digitize(rows.nuisances(which)[0], support.atoms)
-        return support.atoms[np.clip(places - 1, 0, None)]
+        places = np.digitize(rows.nuisances(which)[0], grid.atoms)
+        return grid.atoms[np.clip(places - 1, 0, None)]
 
     yield {"epsilon": np.inf, **rows.measure(rounded)}
 
 
 def _base_plain(rows: PaperRows, cell: Cell) -> Iterator[Row]:
-    """Least squares without an intercept: what the published ADW is without constraints, but for its grid."""
+    """Least squares without an intercept: the published ADW without its constraints and its grid."""
     features, target, _ = rows.labels(rows.split.labeled)
     model = LinearRegression(fit_intercept=False).fit(features, target)
     yield {"epsilon": np.inf, **rows.measure(lambda which: model.predict(rows.features[which]))}
@@ -54,7 +54,7 @@ def _base_plain(rows: PaperRows, cell: Cell) -> Iterator[Row]:
 def _paper(rows: PaperRows, cell: Cell) -> Iterator[Row]:
     """The published method: pmf parity by SGD3 with AC-SA squared, T gradients of single rows."""
     for exponent in cell["exponents"]:
-        step = ParityStep.of(rows, 2.0**-exponent, prior=cell["prior"])
+        step = PaperStep.of(rows, 2.0**-exponent, prior=cell["prior"])
         found = step.solve(PAPER_SOLVER, cell["budget"], cell.split)
         yield {"epsilon": 2.0**-exponent, **rows.measure_policy(step.policy(found.multipliers))}
 
@@ -68,7 +68,7 @@ def _batch(rows: PaperRows, cell: Cell) -> Iterator[Row]:
 
 
 def _regressor(rows: PaperRows, cell: Cell) -> Iterator[Row]:
-    """`ParityRegressor`, its own models or the paper's.
+    """`ParityRegressor`, with its own models or the paper's.
 
     With labels "labelled" it learns from the labelled rows and fits the parity step on the unlabelled ones;
     with "both" it has the labels of both, as ADW-1 has, and scores each row by models of the other folds.
@@ -98,7 +98,7 @@ def _regressor(rows: PaperRows, cell: Cell) -> Iterator[Row]:
 
 
 def _adw(rows: PaperRows, cell: Cell) -> Iterator[Row]:
-    """The reduction: ADW-1 on labelled and unlabelled rows, with labels for both; ADW-2 on the former."""
+    """The reduction: ADW-1 on labelled and unlabelled rows, with the labels of both; ADW-2 on the former."""
     for exponent in cell["exponents"]:
         model = fit_adw(rows, cell.method, 2.0**-exponent, **dict(cell["options"]))
         measured = rows.measure(partial(_predict_unaware, model, rows), model.atoms_)
@@ -106,7 +106,7 @@ def _adw(rows: PaperRows, cell: Cell) -> Iterator[Row]:
 
 
 def _barycentre(rows: PaperRows, cell: Cell) -> Iterator[Row]:
-    """The reference with the group known at prediction time, on its way to exact parity."""
+    """The reference that knows the group at prediction time, moved in part or all the way to exact parity."""
     labeled, unlabeled, _ = rows.split
     features, target, groups = rows.labels(labeled)
     known = {"X_unlabeled": rows.features[unlabeled], "sensitive_features_unlabeled": rows.groups[unlabeled]}

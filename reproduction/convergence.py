@@ -7,15 +7,15 @@ from evenhand.history import History
 from evenhand.solvers import make_solver, run
 from reproduction.comparison import PAPER_SOLVER
 from reproduction.frames import Row
-from reproduction.parity_step import ParityStep
+from reproduction.parity_step import PaperStep
 from reproduction.rows import prepare
 from reproduction.runner import Cell
 
 
 def compute_convergence(cell: Cell) -> list[Row]:
-    """Risk and unfairness on the test rows after each share of the budget, from none of it on."""
+    """Risk and unfairness on the test rows at the start, and after each share of the budget."""
     rows = prepare(cell.dataset, cell["scheme"], cell.split).without_others()
-    step = ParityStep.of(rows, 2.0 ** -cell["exponent"])
+    step = PaperStep.of(rows, 2.0 ** -cell["exponent"])
     solver: Any = make_solver(PAPER_SOLVER, max_iter=cell["budget"], random_state=cell.split)
     history = History(growth=1.0)
     run(replace(solver, chunk_size=cell["budget"] // cell["n_records"]), step.problem, callback=history)
@@ -36,7 +36,7 @@ def compute_solvers(cell: Cell) -> list[Row]:
     rows = prepare(cell.dataset, cell["scheme"], cell.split).without_others()
     table = []
     for exponent in cell["exponents"]:
-        step = ParityStep.of(rows, 2.0**-exponent)
+        step = PaperStep.of(rows, 2.0**-exponent)
         for seed in range(cell["n_seeds"]):
             found = step.solve(cell.method, cell["budget"], seed)
             measured = {

@@ -1,8 +1,8 @@
-"""Whether the certificates hold, and whether unfairness falls as Theorem 5.1 says.
+"""Study how often certificates fail, and whether unfairness falls as fast as Theorem 5.1 says.
 
-The population is a pool of rows from `make_population`, and samples are drawn from it with replacement: so
-every truth (the Kolmogorov-Smirnov distance of a predictor, the violation of a policy) is a sum over the
-pool, without noise of its own, and rows drawn are as fresh as those of an endless stream.
+The population is a pool of rows from `make_population`, and samples are drawn from it with replacement. So
+every true value (the Kolmogorov-Smirnov distance of a predictor, the violation of a policy) is a sum over
+the pool, without noise of its own, and there is no end to the rows that can be drawn.
 
     python -m reproduction.coverage docs/results docs/figures          # a few minutes
     python -m reproduction.coverage --quick out out                    # under half a minute
@@ -17,17 +17,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenhand._utils.optional import import_optional
 from evenhand._utils.typing import AnyArray, FloatArray
+from evenhand._utils.validation import Rows
 from evenhand.certificates import certify_held_out
 from evenhand.datasets import make_population
-from evenhand.dual.parity import make_parity
+from evenhand.dual.costs import Squared
+from evenhand.dual.grid import uniform_grid
 from evenhand.dual.problem import DualProblem
+from evenhand.dual.step import ParityStep
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.metrics import ks_unfairness
-from evenhand.plots import GREY, INK, MARK
+from evenhand.plots.style import GREY, INK, MARK, subplots, tidy
 from evenhand.solvers import AcSa2, Sgd3, run
-from reproduction.frames import Columns, append_row, read_csv, write_csv
+from reproduction.frames import Columns, append_row, numbers, read_csv, unique, where, write_csv
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class CoverageConfig:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How the parity step is set for T rows."""
+    """A parity notion, and how grid and beta are chosen for T rows."""
 
     name: str
     parity: str
@@ -218,34 +220,29 @@ def slope(T: ArrayLike, unfairness: ArrayLike) -> float:
 def slopes(columns: Mapping[str, Sequence[Any]], least: int = 0) -> Columns:
     """Fitted slopes of both measures for each setting, over the budgets of at least `least`."""
     table: Columns = {}
-    for name in dict.fromkeys(columns["setting"]):
-        T, norm, ks = _series(columns, name, least)
-        append_row(table, {"setting": name, "least_T": least, "norm": slope(T, norm), "ks": slope(T, ks)})
+    for name in unique(columns, "setting"):
+        part = where(columns, setting=name)
+        budgets = numbers(part, "T")
+        used = budgets >= least
+        fitted = {measure: slope(budgets[used], numbers(part, measure)[used]) for measure in ("norm", "ks")}
+        append_row(table, {"setting": name, "least_T": least, **fitted})
     return table
-
-
-def _series(
-    columns: Mapping[str, Sequence[Any]], name: str, least: int = 0
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Budgets, norms and distances of one setting."""
-    table = zip(columns["setting"], columns["T"], columns["norm"], columns["ks"], strict=True)
-    kept = [row[1:] for row in table if row[0] == name and row[1] >= least]
-    T, norm, ks = np.array(kept, dtype=np.float64).T
-    return T, norm, ks
 
 
 def _problem(setting: Setting, budget: int, scores: FloatArray, group_proba: FloatArray) -> DualProblem:
     """The population's problem; the solver sees rows drawn from it."""
     half = int(np.sqrt(budget)) if setting.grows else 20
-    atoms = np.linspace(-1.0, 1.0, 2 * half + 1)
-    return DualProblem.from_rows(
-        scores,
-        group_proba,
-        atoms=atoms,
-        parity=make_parity(setting.parity, atoms),
-        slack=np.zeros(group_proba.shape[1]),
-        temperature=budget / (8.0 * np.log2(budget)) if setting.grows else 100.0,
+    rows = Rows(scores, group_proba, tuple(range(group_proba.shape[1])), None)
+    step = ParityStep(
+        grid=uniform_grid(-1.0, 1.0, 2 * half + 1),
+        parity=setting.parity,
+        cost=Squared(),
+        group_prior=rows.group_mass(),
+        strata=None,
+        epsilon=np.zeros(group_proba.shape[1]),
+        beta=budget / (8.0 * np.log2(budget)) if setting.grows else 100.0,
     )
+    return step.problem(rows)
 
 
 def _unfairness(problem: DualProblem, setting: Setting, budget: int, seed: int) -> tuple[float, float]:
@@ -267,27 +264,23 @@ def draw(covered: Mapping[str, Sequence[Any]], rates: Mapping[str, Sequence[Any]
     -------
     matplotlib Figure
     """
-    pyplot = import_optional("matplotlib.pyplot", extra="plot", purpose="Plotting")
-    figure, (left, middle, right) = pyplot.subplots(1, 3, figsize=(13.5, 4.4), layout="constrained")
+    left, middle, right = subplots(1, 3, size=(13.5, 4.4))[0]
     _draw_bounds(left, covered)
-    _draw_rate(middle, rates, 1, "Norm of the violations (Theorem 5.1)")
-    _draw_rate(right, rates, 2, "Largest KS distance of a group to all")
+    _draw_rate(middle, rates, "norm", "Norm of the violations (Theorem 5.1)")
+    _draw_rate(right, rates, "ks", "Largest KS distance of a group to all")
     for ax in (left, middle, right):
-        for side in ("top", "right"):
-            ax.spines[side].set_visible(False)
-        ax.grid(color="0.92", linewidth=0.8)
-        ax.set_axisbelow(True)
-    return figure
+        tidy(ax)
+    return left.figure
 
 
 def _draw_bounds(ax: Any, columns: Mapping[str, Sequence[Any]]) -> None:
     """Upper bound, estimate and truth of the smallest group, for a pmf and for draws."""
     n_groups, styles = min(columns["n_groups"]), {"pmf": ("o", "-"), "draws": ("s", "--")}
-    names = ("n_groups", "kind", "group", "n_rows", "truth", "estimate", "upper", "failed")
-    table = list(zip(*(columns[name] for name in names), strict=True))
     for kind, (marker, line) in styles.items():
-        rows = np.array([row[3:] for row in table if row[:3] == (n_groups, kind, 0)], dtype=np.float64)
-        size, truth, estimate, upper, _ = rows.T
+        part = where(columns, n_groups=n_groups, kind=kind, group=0)
+        size, truth, estimate, upper = (
+            numbers(part, name) for name in ("n_rows", "truth", "estimate", "upper")
+        )
         style = {"marker": marker, "linestyle": line, "markersize": 5, "linewidth": 1.6}
         ax.plot(size, upper, color=INK, label=f"certified bound, {kind}", **style)
         ax.plot(size, estimate, color=MARK, label=f"seen on the rows, {kind}", **style)
@@ -298,16 +291,16 @@ def _draw_bounds(ax: Any, columns: Mapping[str, Sequence[Any]]) -> None:
         xscale="log", yscale="log", xlabel="Held-out rows", ylabel="KS distance of the smaller group to all"
     )
     ax.legend(frameon=False, fontsize="small")
-    told = f"Bounds close in on the truth: {worst:.1%} of certificates\n"
-    ax.set_title(f"{told}fail at worst, where {columns['delta'][0]:.0%} may", loc="left", fontsize="medium")
+    title = f"Bounds close in on the truth: {worst:.1%} of certificates\n"
+    ax.set_title(f"{title}fail at worst, where {columns['delta'][0]:.0%} may", loc="left", fontsize="medium")
 
 
-def _draw_rate(ax: Any, columns: Mapping[str, Sequence[Any]], measure: int, label: str) -> None:
+def _draw_rate(ax: Any, columns: Mapping[str, Sequence[Any]], measure: str, label: str) -> None:
     """One measure against T for every setting, with a guide of slope -1/2."""
     looks = ((INK, "o", "-"), (MARK, "D", "-"), (GREY, "s", "--"))
-    for name, (color, marker, line) in zip(dict.fromkeys(columns["setting"]), looks, strict=False):
-        series = _series(columns, name)
-        T, values = series[0], series[measure]
+    for name, (color, marker, line) in zip(unique(columns, "setting"), looks, strict=False):
+        part = where(columns, setting=name)
+        T, values = numbers(part, "T"), numbers(part, measure)
         fitted = f"{name}: slope {slope(T, values):.2f}"
         ax.plot(T, values, color=color, marker=marker, linestyle=line, linewidth=1.6, label=fitted)
         if color == INK:
@@ -317,7 +310,7 @@ def _draw_rate(ax: Any, columns: Mapping[str, Sequence[Any]], measure: int, labe
     ax.set(xscale="log", yscale="log", xlabel="T, rows drawn from the population", ylabel=label)
     ax.legend(frameon=False, fontsize="small", loc="lower left")
     on_norm = "On a fixed grid violations fall near 1/\N{SQUARE ROOT}T"
-    shown = on_norm if measure == 1 else "So does KS, unless the grid grows with T"
+    shown = on_norm if measure == "norm" else "So does KS, unless the grid grows with T"
     ax.set_title(
         f"{shown}\n(SGD3 + AC-SA\N{SUPERSCRIPT TWO}, \N{GREEK SMALL LETTER EPSILON} = 0)",
         loc="left",

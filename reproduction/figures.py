@@ -1,4 +1,4 @@
-"""Figures of the reproduction: drawn from frames, and from nothing else."""
+"""Draw the figures of the reproduction from the frames, and from nothing else."""
 
 from collections.abc import Callable
 from typing import Any
@@ -77,10 +77,10 @@ def draw_published(frame: Columns) -> Any:
     """Our runs of the paper's method on both kinds of split, with the published points."""
     axes = subplots(1, 3, size=(11.0, 4.4))[0]
     for ax, dataset in zip(axes, DATASETS, strict=True):
-        told = published(dataset).ours
-        bars = {"xerr": told.ks_std, "yerr": told.risk_std, "elinewidth": 0.8, "ecolor": "0.7"}
+        paper = published(dataset).ours
+        bars = {"xerr": paper.ks_std, "yerr": paper.risk_std, "elinewidth": 0.8, "ecolor": "0.7"}
         look = {"color": GREY, "marker": "s", "markerfacecolor": "white", "linestyle": "", "markersize": 6}
-        ax.errorbar(told.ks, told.risk, label="published, with its deviation", zorder=1, **look, **bars)
+        ax.errorbar(paper.ks, paper.risk, label="published, with its deviation", zorder=1, **look, **bars)
         _line(ax, curves(frame, dataset, "code", "paper"), "ours, 80/10/10 as the code", 0)
         _line(ax, curves(frame, dataset, "text", "paper"), "ours, 40/40/20 as the text", 1)
         _finish(ax, TITLES[dataset])
@@ -136,7 +136,7 @@ def draw_differences(frame: Columns) -> Any:
 
 
 def draw_solvers(frame: Columns) -> Any:
-    """The stochastic solvers: risk against unfairness, and what is left of the violation."""
+    """The stochastic solvers: risk against unfairness, and the violation that is left."""
     table = solver_table(frame)
     axes = subplots(2, 3, size=(11.0, 7.2))
     for column, dataset in enumerate(DATASETS):
@@ -178,7 +178,7 @@ def draw_synthetic(frame: Columns) -> Any:
 
 
 def _smoothed(mass: AnyArray) -> AnyArray:
-    """A running mean of five atoms: the eye sees the shape, the sum stays."""
+    """A running mean over five atoms, which shows the shape of the distribution."""
     return np.convolve(np.pad(mass, 2, mode="edge"), np.full(5, 0.2), mode="valid")
 
 

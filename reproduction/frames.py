@@ -1,4 +1,4 @@
-"""Frames of the experiments: columns in memory, a small CSV on disk, and a JSON beside it that says how."""
+"""Tables of results: columns in memory, a CSV file on disk, and beside it a JSON file on how it was made."""
 
 import csv
 import json
@@ -21,11 +21,12 @@ Columns = dict[str, list[Any]]
 Row = dict[str, Any]
 
 FRAME_DIGITS = 5
+SOURCES = ("src", "reproduction")  # what the frames depend on, in the checkout
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 
 
 def append_row(columns: Columns, row: Mapping[str, Any]) -> None:
-    """Add one row to columns that it has a value for each of."""
+    """Add one row, which has a value for each of the columns."""
     for name, value in row.items():
         columns.setdefault(name, []).append(value)
 
@@ -73,7 +74,7 @@ def numbers(columns: Mapping[str, Sequence[Any]], name: str) -> AnyArray:
 
 
 def write_csv(columns: Mapping[str, Sequence[Any]], path: Path, digits: int = 6) -> None:
-    """Columns as a small CSV file, numbers with six digits by default."""
+    """Write columns as a CSV file, numbers with six digits by default."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -83,7 +84,7 @@ def write_csv(columns: Mapping[str, Sequence[Any]], path: Path, digits: int = 6)
 
 
 def read_csv(path: Path) -> Columns:
-    """What `write_csv` wrote; whatever reads as a number is one."""
+    """Read what `write_csv` wrote; text that reads as a number becomes one."""
     with path.open(newline="") as file:
         head, *rows = csv.reader(file)
     return {name: [_parse(row[place]) for row in rows] for place, name in enumerate(head)}
@@ -99,19 +100,19 @@ def _parse(text: str) -> Any:
 
 
 def write_frame(columns: Columns, path: Path, about: Mapping[str, Any]) -> None:
-    """The columns at `path`, a CSV, and `about` as JSON beside it."""
+    """Write the columns to the CSV file `path`, and `about` as JSON beside it."""
     write_csv(columns, path, FRAME_DIGITS)
     path.with_suffix(".json").write_text(json.dumps(about, indent=1) + "\n")
 
 
 def read_about(path: Path) -> dict[str, Any]:
-    """What is known of how the frame at `path` was made."""
+    """Read how the frame at `path` was made."""
     about: dict[str, Any] = json.loads(path.with_suffix(".json").read_text())
     return about
 
 
 def describe_run(command: str, **more: Any) -> dict[str, Any]:
-    """Versions, machine, commit, time and command of a run, to stand beside its frames."""
+    """Versions, machine, commit, time and command of a run, to be kept beside its frames."""
     return {
         "command": command,
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -124,16 +125,21 @@ def describe_run(command: str, **more: Any) -> dict[str, Any]:
         "machine": {
             "system": platform.system(),
             "processor": platform.machine(),
-            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "cores": count_cores(),
         },
         **more,
     }
 
 
+def count_cores() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @cache
 def read_commit() -> str | None:
-    """Of the checkout that this file is in, if it is in one; `-dirty` if its sources were changed."""
-    root = Path(__file__).resolve().parents[3]
+    """The commit of this checkout, with `-dirty` if its sources were changed; None if it is no checkout."""
+    root = Path(__file__).resolve().parents[1]
     if not (root / ".git").exists():
         return None
     git = ["git", "-C", str(root)]
@@ -141,7 +147,7 @@ def read_commit() -> str | None:
         head = subprocess.run(
             [*git, "rev-parse", "--short=12", "HEAD"], check=True, capture_output=True, text=True
         )
-        changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "src"]).returncode != 0
+        changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", *SOURCES]).returncode != 0
     except (OSError, subprocess.CalledProcessError):
         return None
     return head.stdout.strip() + ("-dirty" if changed else "")

@@ -1,4 +1,4 @@
-"""How far policies are from the exact linear program's frontier, on the rows of their fit."""
+"""Measure how far policies are from the exact linear program, on the rows of their fit."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from evenhand.certificates import certify
 from evenhand.solvers import Batch, SolverResult, run, solve_lp
 from reproduction.comparison import PAPER_SOLVER
 from reproduction.frames import Row
-from reproduction.parity_step import ParityStep
+from reproduction.parity_step import PaperStep
 from reproduction.rows import prepare
 from reproduction.runner import Cell
 
@@ -22,24 +22,23 @@ def compute_oracle(cell: Cell) -> list[Row]:
     rows = prepare(cell.dataset, cell["scheme"], cell.split)
     table = []
     for epsilon in cell["epsilons"]:
-        step = ParityStep.of(rows, epsilon, parity=cell.method)
+        step = PaperStep.of(rows, epsilon, parity=cell.method)
         sharp = replace(step, problem=step.problem.at_temperature(cell["sharp_beta"]))
         for name, problem in (("batch", step), ("batch, sharp", sharp)):
             table.append(
                 {"solver": name, "epsilon": epsilon, **_measure(problem, run(Batch(), problem.problem))}
             )
-        spent = step.solve(PAPER_SOLVER, cell["budget"], cell.split)
-        table.append({"solver": PAPER_SOLVER, "epsilon": epsilon, **_measure(step, spent)})
+        found = step.solve(PAPER_SOLVER, cell["budget"], cell.split)
+        table.append({"solver": PAPER_SOLVER, "epsilon": epsilon, **_measure(step, found)})
     return table
 
 
-def _measure(step: ParityStep, result: SolverResult) -> Row:
-    scale = step.support.half_width
+def _measure(step: PaperStep, result: SolverResult) -> Row:
     reached = np.abs(result.violation).max(axis=0)
     exact = solve_lp(step.problem.with_slack(reached))
     return {
         "beta": step.problem.temperature,
         "reached": float(reached.max()),
-        "risk": certify(step.problem, result, scale=scale).risk,
-        "lp_risk": scale**2 * exact.risk,
+        "risk": certify(step.problem, result, step=step.step).risk,
+        "lp_risk": step.step.cost_unit * exact.risk,
     }

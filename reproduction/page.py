@@ -1,4 +1,4 @@
-"""`reproduction.md`: made from the saved frames, so that it can be written again without computing."""
+"""Write `reproduction.md` from the saved frames, without computing any of them again."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -26,13 +26,13 @@ from reproduction.figures import FIGURES, NAMES
 from reproduction.frames import Columns, numbers, read_about, read_csv, to_rows, unique, where
 from reproduction.published import DATASETS, TITLES, published
 
-PREFIX = "reproduction-"  # of the files
+PREFIX = "reproduction-"  # of the names of frames and figures
 ALWAYS = "always"  # name of the block that needs no frame
 DPI = 110
 
 
 def frame_path(out: Path, study: str) -> Path:
-    """Where the frame of a study is."""
+    """Path of the frame of a study."""
     return out / "results" / f"{PREFIX}{study}.csv"
 
 
@@ -59,12 +59,12 @@ def write_page(out: Path) -> Path:
 
 
 def require_plots() -> Any:
-    """The library that draws, or an error that names its extra."""
+    """matplotlib, or an error that names the extra to install."""
     return import_optional("matplotlib.pyplot", extra="plot", purpose="Plotting")
 
 
 def draw_figures(frames: dict[str, Columns], folder: Path) -> None:
-    """The figures of the frames that are there."""
+    """Draw and save the figures of the frames that were found."""
     pyplot = require_plots()
     folder.mkdir(parents=True, exist_ok=True)
     for name, (study, draw) in FIGURES.items():
@@ -75,22 +75,22 @@ def draw_figures(frames: dict[str, Columns], folder: Path) -> None:
 
 
 def _provenance(out: Path, studies: Iterable[str]) -> str:
-    """What made the frames."""
+    """A table of how and when each frame was made."""
     rows = []
     for study in studies:
         about = read_about(frame_path(out, study))
         machine = f"{about['machine']['cores']} cores, {about['machine']['processor']}"
         splits = len(about["seeds"])
         link = f"[{study}](results/{PREFIX}{study}.csv)"
-        # Cells of the first frames did not note their commit: theirs may be older than the run's.
+        # The cells of the first frames did not record their commit, which may be older than the run's.
         commits = ", ".join(about.get("computed_at", [f"put together at {about['commit']}"]))
         rows.append([link, f"`{about['command']}`", about["date"], commits, splits, machine])
-    head = ["frame", "made by", "on", "at commit", "splits", "machine"]
+    head = ["frame", "made again by", "made on", "at commit", "splits", "machine"]
     return markdown_table(head, rows)
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A Markdown table; floats come as text.
+    """A Markdown table of cells that are shown as they are.
 
     >>> print(markdown_table(["a", "b"], [[1, 2]]))
     | a | b |
@@ -153,7 +153,7 @@ PUBLISHED_HEAD = ["i (epsilon = 2^-i)", "risk", "published", "off", "KS", "publi
 
 
 def _published_row(row: dict[str, Any]) -> list[str]:
-    told = [
+    shown = [
         f"{row['risk']:.5f}",
         f"{row['published_risk']:.5f}",
         f"{row['risk_off']:+.2f}",
@@ -161,7 +161,7 @@ def _published_row(row: dict[str, Any]) -> list[str]:
         f"{row['published_ks']:.4f}",
         f"{row['ks_off']:+.2f}",
     ]
-    return [str(row["exponent"]), *told, "yes" if row["within"] else f"no: {_outside(row)}"]
+    return [str(row["exponent"]), *shown, "yes" if row["within"] else f"no: {_outside(row)}"]
 
 
 def _outside(row: dict[str, Any]) -> str:
@@ -177,12 +177,12 @@ def _outside(row: dict[str, Any]) -> str:
 def _base(frame: Columns) -> str:
     rows = []
     for dataset in DATASETS:
-        told = published(dataset)
+        paper = published(dataset)
         for scheme in ("text", "code"):
             exact, grid = (curves(frame, dataset, scheme, name) for name in ("base", "base_on_grid"))
             name = f"{TITLES[dataset]}, {'40/40/20' if scheme == 'text' else '80/10/10'}"
             measured = _mean(exact.risk), _mean(exact.ks), _mean(grid.ks)
-            rows.append([name, *measured, f"{told.base_risk:.5f}", f"{told.base_ks:.5f}"])
+            rows.append([name, *measured, f"{paper.base_risk:.5f}", f"{paper.base_ks:.5f}"])
     head = ["base model", "risk", "KS", "KS on the grid", "published risk", "published KS"]
     return markdown_table(head, rows)
 
@@ -197,10 +197,10 @@ def _adw(frame: Columns) -> str:
     for dataset in DATASETS:
         plain = curves(frame, dataset, "text", "base_plain").risk.mean()
         for name in ("adw_1", "adw_2"):
-            told, found = getattr(published(dataset), name), curves(frame, dataset, "text", name)
-            for place, exponent in enumerate(told.exponents):
+            paper, found = getattr(published(dataset), name), curves(frame, dataset, "text", name)
+            for place, exponent in enumerate(paper.exponents):
                 mine = int(np.argmin(np.abs(-np.log2(found.epsilon) - exponent)))
-                theirs = [f"{told.risk[place]:.5f}", f"{told.ks[place]:.3f}"]
+                theirs = [f"{paper.risk[place]:.5f}", f"{paper.ks[place]:.3f}"]
                 ours = [f"{found.risk[:, mine].mean():.5f}", f"{found.ks[:, mine].mean():.3f}"]
                 cells = [f"{TITLES[dataset]}, {NAMES[name]}", int(exponent), *theirs, *ours]
                 rows.append([*cells, "" if place else f"{plain:.5f}"])
@@ -303,8 +303,8 @@ def _synthetic(frame: Columns) -> dict[str, str]:
 def _oracle(frame: Columns) -> dict[str, str]:
     rows = []
     for row in to_rows(oracle_table(frame)):
-        told = [f"{row['excess']:.6f}", f"{row['relative']:+.2%}", f"{row['missed']:+.5f}"]
-        rows.append([TITLES[row["dataset"]], row["parity"], row["solver"], *told])
+        shown = [f"{row['excess']:.6f}", f"{row['relative']:+.2%}", f"{row['missed']:+.5f}"]
+        rows.append([TITLES[row["dataset"]], row["parity"], row["solver"], *shown])
     head = ["data set", "parity", "solver", "cost above the program", "of its cost", "most above epsilon"]
     return {"oracle": markdown_table(head, rows)}
 
@@ -312,10 +312,10 @@ def _oracle(frame: Columns) -> dict[str, str]:
 def _timing(frame: Columns) -> dict[str, str]:
     rows = []
     for row in to_rows(timing_table(frame)):
-        told = published(row["dataset"]).seconds
-        mine = told["dp_postproc"] if row["method"] == "paper" else np.nan
+        paper = published(row["dataset"]).seconds
+        mine = paper["dp_postproc"] if row["method"] == "paper" else np.nan
         ratios = [f"{row[f'{name}_over_it']:.1f}" for name in ("adw_1", "adw_2")]
-        theirs = [f"{told[name] / mine:.0f}" if np.isfinite(mine) else "" for name in ("adw_1", "adw_2")]
+        theirs = [f"{paper[name] / mine:.0f}" if np.isfinite(mine) else "" for name in ("adw_1", "adw_2")]
         rows.append([TITLES[row["dataset"]], NAMES[row["method"]], f"{row['seconds']:.3f}", *ratios, *theirs])
     head = [
         "data set",
@@ -333,7 +333,7 @@ def _short(value: float) -> str:
     return f"{value:.4f}"
 
 
-TABLES: dict[str, Callable[[Columns], dict[str, str]]] = {  # of each block, by their names there
+TABLES: dict[str, Callable[[Columns], dict[str, str]]] = {  # block of page.md -> the tables in it, by name
     "comparison": _comparison,
     "matched": _matched,
     "convergence": _convergence,

@@ -1,55 +1,53 @@
-"""The parity step by the paper's stochastic solvers, at the paper's setting."""
+"""The parity step as the paper's experiments set it, solved by the paper's stochastic solvers."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from evenhand._utils.typing import FloatArray
-from evenhand.dual.grid import Support, automatic_n_atoms, paper_beta, uniform_support
-from evenhand.dual.parity import make_parity
+from evenhand._utils.validation import Rows
+from evenhand.dual.costs import Squared
+from evenhand.dual.grid import automatic_n_atoms, paper_beta, uniform_grid
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.problem import DualProblem
-from evenhand.solvers import Callback, SolverResult, make_solver, run
+from evenhand.dual.step import ParityStep
+from evenhand.solvers import SolverResult, make_solver, run
 from reproduction.rows import PaperRows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ParityStep:
-    """The dual problem of the unlabelled rows, and the way from its multipliers to a policy."""
+class PaperStep:
+    """A parity step, and its dual problem on the unlabelled rows."""
 
-    support: Support
+    step: ParityStep
     problem: DualProblem
-    group_prior: FloatArray
 
     @classmethod
-    def of(cls, rows: PaperRows, epsilon: float, parity: str = "pmf", prior: str = "tau") -> "ParityStep":
+    def of(cls, rows: PaperRows, epsilon: float, parity: str = "pmf", prior: str = "tau") -> "PaperStep":
         """L = sqrt(n) and beta = sqrt(n) log2(sqrt(n)), as the paper's experiments have it.
 
         `prior` is "tau", the mean of the group probabilities of these rows, or "labels", the groups'
-        shares in the whole data set, as in the published code. The latter has no exact solution at small
-        epsilon (DESIGN 3.1), which is why `ParityPostprocessor` would refuse it.
+        shares in the whole data set, as in the published code. Violations sum to the mean imbalance, which
+        is then not zero, so that small epsilons have no exact solution: `ParityPostprocessor` refuses them.
         """
         scores, group_proba = rows.nuisances(rows.split.unlabeled)
-        support = uniform_support(*rows.bounds, automatic_n_atoms(len(scores)))
-        shares = group_proba.mean(axis=0)
-        if prior == "labels":
-            shares = np.bincount(rows.groups) / len(rows.groups)
-        problem = DualProblem.from_rows(
-            support.scale(support.clip(scores)),
-            group_proba,
-            atoms=support.normalised(),
-            parity=make_parity(parity, support.normalised()),
-            slack=np.full(group_proba.shape[1], epsilon),
-            temperature=paper_beta(len(scores)),
+        scored = Rows(scores, group_proba, tuple(range(group_proba.shape[1])), None)
+        shares = np.bincount(rows.groups) / len(rows.groups) if prior == "labels" else scored.group_mass()
+        step = ParityStep(
+            grid=uniform_grid(*rows.bounds, automatic_n_atoms(len(scores))),
+            parity=parity,
+            cost=Squared(),
             group_prior=shares,
+            strata=None,
+            epsilon=np.full(len(shares), epsilon),
+            beta=paper_beta(len(scores)),
         )
-        return cls(support, problem, shares)
+        return cls(step, step.problem(scored))
 
-    def solve(self, solver: str, budget: int, seed: int, callback: Callback | None = None) -> SolverResult:
-        """Spend `budget` gradients of single rows."""
-        return run(make_solver(solver, max_iter=budget, random_state=seed), self.problem, callback=callback)
+    def solve(self, solver: str, budget: int, seed: int) -> SolverResult:
+        """Run a solver for `budget` gradients of single rows."""
+        return run(make_solver(solver, max_iter=budget, random_state=seed), self.problem)
 
     def policy(self, multipliers: FloatArray) -> SoftmaxPolicy:
         """The policy that multipliers stand for."""
-        tilt = self.problem.parity.operator.adjoint(multipliers)
-        return SoftmaxPolicy(self.support, self.group_prior, tilt, self.problem.temperature)
+        return self.step.policy(multipliers)

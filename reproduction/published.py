@@ -27,7 +27,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Published:
-    """What was published for one data set."""
+    """The figures that were published for one data set."""
 
     budget: int  # T
     ours: Curve  # DP-postproc, the paper's method
@@ -60,6 +60,6 @@ def published(dataset: str) -> Published:
 
 
 def _curve(table: dict[str, Any], exponents: list[int]) -> Curve:
-    nothing = np.full(len(exponents), np.nan)
+    missing = np.full(len(exponents), np.nan)
     names = ("risk_mean", "risk_std", "ks_minority_mean", "ks_minority_std")
-    return Curve(np.array(exponents, float), *(np.array(table.get(name, nothing), float) for name in names))
+    return Curve(np.array(exponents, float), *(np.array(table.get(name, missing), float) for name in names))

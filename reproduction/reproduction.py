@@ -1,15 +1,14 @@
-"""The paper's experiments with one call: cells, frames, figures, page."""
+"""Run the paper's experiments in one call, and write their frames, their figures and the page."""
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from reproduction.frames import describe_run, to_columns, write_frame
+from reproduction.frames import count_cores, describe_run, to_columns, write_frame
 from reproduction.page import frame_path, require_plots, write_page
 from reproduction.runner import Progress, made_at, run_cells
 from reproduction.studies import FULL, QUICK, STUDIES
 
-CELLS = ".cells"  # folder of the finished cells, in the folder of the results
+CELLS = ".cells"  # subfolder of the output folder that holds the finished cells
 
 
 def reproduce(
@@ -31,7 +30,7 @@ def reproduce(
         Folder of `results/` (a CSV for each study and a JSON that says how it was made), `figures/`,
         `reproduction.md` and the finished cells.
     quick : bool, default=False
-        Fewer splits and tolerances: about a fifth of the time.
+        Use fewer splits and tolerances, in about a fifth of the time.
     only : str or iterable of str, default=None
         Names of studies: convergence, comparison, matched, solvers, synthetic, oracle, timing. None: all.
     n_jobs : int or None, default=None
@@ -44,18 +43,17 @@ def reproduce(
     Path
         The page, made of the frames that are there.
     """
-    require_plots()  # first: a run of hours must not end for want of them
+    require_plots()  # first, so that a long run does not fail at its end for want of a library
     out = Path(out)
     scale = QUICK if quick else FULL
     names = _names(only)
     chosen = [STUDIES[name] for name in names]
     plans = [list(study.cells(scale)) for study in chosen]
     total, before = sum(map(len, plans)), 0
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    about = describe_run(_command(out, quick, None if only is None else names), scale=scale.name)
+    about = describe_run(_command(quick, None if only is None else names), scale=scale.name)
     for study, cells in zip(chosen, plans, strict=True):
         report = None if progress is None else _shifted(progress, before, total)
-        jobs = 1 if study.alone else n_jobs or cores
+        jobs = 1 if study.alone else n_jobs or count_cores()
         rows = run_cells(cells, study.compute, out / CELLS, n_jobs=jobs, progress=report)
         made = {"study": study.name, "seeds": sorted({cell.split for cell in cells})}
         made["computed_at"] = made_at(cells, out / CELLS)
@@ -75,14 +73,14 @@ def _names(only: str | Iterable[str] | None) -> list[str]:
     return names
 
 
-def _command(out: Path, quick: bool, names: list[str] | None) -> str:
-    """The call, as a line of Python."""
-    only = "" if names is None else f", only={names}"
-    return f"reproduction.reproduce({str(out)!r}, quick={quick}{only})"
+def _command(quick: bool, names: list[str] | None) -> str:
+    """The command that makes the same frames; without the folder, which may be a path of this machine."""
+    options = ["--quick"] * quick + (["--only", *names] if names else [])
+    return f'make reproduce ARGS="{" ".join(options)}"' if options else "make reproduce"
 
 
 def _shifted(progress: Progress, before: int, total: int) -> Progress:
-    """The progress of one study as that of all."""
+    """Report the progress of one study as that of the whole run."""
 
     def report(done: int, _: int, name: str) -> None:
         progress(before + done, total, name)

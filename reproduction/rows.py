@@ -1,4 +1,4 @@
-"""A data set, one of the splits, the paper's two models on it, and what is measured on the test rows."""
+"""One split of a data set with the paper's two models fitted on it, and the measures on its test rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ SHARES = {  # labelled, unlabelled, test
     "text": (0.4, 0.4, 0.2),  # as the paper says
     "code": (0.8, 0.1, 0.1),  # as its published code does
 }
-MOST_OTHERS = 10_000  # rows beyond the paper's subsample that measures are taken on
+MOST_OTHERS = 10_000  # at most so many rows outside of the paper's subsample are measured on
 
 Predict = Callable[[IntArray], AnyArray]  # row numbers -> pmf (n, n_atoms) or values (n,)
 
@@ -51,7 +51,7 @@ class PaperRows:
         return self.features[rows], self.target[rows], self.groups[rows]
 
     def measure(self, predict: Predict, atoms: FloatArray | None = None) -> Row:
-        """Risk and Kolmogorov-Smirnov distances on the test rows, and on the others where there are any."""
+        """Risk and Kolmogorov-Smirnov distances on the test rows, and on the others if there are any."""
         measured = self._measure(predict, atoms, self.split.test)
         if len(self.others):
             beyond = self._measure(predict, atoms, self.others)
@@ -59,8 +59,8 @@ class PaperRows:
         return measured
 
     def measure_policy(self, policy: SoftmaxPolicy) -> Row:
-        """The same of a policy on the scores and group probabilities of the two models."""
-        return self.measure(lambda rows: policy.pmf(*self.nuisances(rows)), policy.support.atoms)
+        """Measure a policy that acts on the scores and group probabilities of the two models."""
+        return self.measure(lambda rows: policy.pmf(*self.nuisances(rows)), policy.grid.atoms)
 
     def fit_models(self) -> "PaperRows":
         """The same rows with both models fitted anew."""
@@ -69,7 +69,7 @@ class PaperRows:
         return replace(self, regressor=regressor, classifier=paper_classifier().fit(features, groups))
 
     def without_others(self) -> "PaperRows":
-        """The same, measured on the test rows alone."""
+        """The same rows, to be measured on the test rows alone."""
         return replace(self, others=self.others[:0])
 
     def _measure(self, predict: Predict, atoms: FloatArray | None, rows: IntArray) -> Row:
@@ -95,7 +95,7 @@ def prepare(dataset: str, scheme: str, seed: int) -> PaperRows:
 
 
 def prepare_bunch(bunch: Any, scheme: str, seed: int) -> PaperRows:
-    """The same for data in memory."""
+    """The split `seed` of data in memory, as `prepare` does it for a file."""
     split = datasets.paper_split(bunch, random_state=seed, shares=SHARES[scheme])
     others = np.setdiff1d(np.arange(len(bunch.target)), np.concatenate(split))
     unfitted = PaperRows(
@@ -117,5 +117,5 @@ def paper_regressor() -> Any:
 
 
 def paper_classifier() -> Any:
-    """The paper's model of the group, given the iterations that it needs on features as they are."""
+    """The paper's model of the group, with enough iterations to converge on unscaled features."""
     return LogisticRegression(max_iter=5000)

@@ -1,18 +1,21 @@
-"""Cells in, rows out: parallel, resumable, each cell computed once.
+"""Compute the cells of an experiment in parallel, each of them once, so that a stopped run can go on.
 
-A cell is one piece of an experiment that needs nothing from the others. Its rows go to a file of their own
-as soon as they are there, under a name that all its settings are part of: a run that was killed goes on
-where it was, and a run with other settings never reads what is not its own.
+A cell is one piece of an experiment that needs nothing from the others. Its rows are written to a file of
+their own as soon as they are computed. The name of the file depends on all settings of the cell: a run that
+was killed goes on where it was, and a run with other settings never reads these rows.
 """
 
 import hashlib
 import json
+import signal
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
+from types import FrameType
 from typing import Any
 
 from sklearn.utils.parallel import Parallel, delayed
@@ -29,7 +32,7 @@ Compute = Callable[["Cell"], list[Row]]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One piece of work of an experiment, with all that its result depends on."""
+    """One piece of an experiment, with everything that its result depends on."""
 
     experiment: str
     dataset: str
@@ -38,7 +41,7 @@ class Cell:
     settings: tuple[tuple[str, Any], ...] = ()
 
     def __getitem__(self, name: str) -> Any:
-        """One of the settings."""
+        """The value of a setting, by its name."""
         return dict(self.settings)[name]
 
     @property
@@ -61,7 +64,7 @@ def run_cells(
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> list[Row]:
-    """Rows of all cells, in the cells' order; those in `store` are read and not computed again.
+    """Return the rows of all cells, in the cells' order; those in `store` are read, not computed again.
 
     Parameters
     ----------
@@ -100,10 +103,10 @@ def made_at(cells: Sequence[Cell], store: Path) -> list[str]:
 
 
 def _finish(cell: Cell, compute: Compute, store: Path) -> str:
-    """Compute a cell and keep its rows: all of them or, where the process ends before, none."""
+    """Compute a cell and store its rows: all of them or, if the process ends before, none."""
     begin = perf_counter()
-    with _one_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # clipped scores and spent budgets are what is being studied
+    with _one_thread(), _whole_or_interrupted(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # clipped scores and spent budgets are part of what is studied
         rows = compute(cell)
     seconds = perf_counter() - begin
     record = {"cell": asdict(cell), "commit": read_commit(), "seconds": seconds, "rows": rows}
@@ -129,10 +132,10 @@ def _record(store: Path, cell: Cell) -> dict[str, Any]:
 
 
 def _stored(store: Path, cell: Cell) -> dict[str, Any] | None:
-    """What a finished cell left; None where nothing is there, or what a full disk or a power cut left."""
+    """The record of a finished cell; None if there is none, or if it was cut short (full disk, power cut)."""
     try:
         record = json.loads(_file(store, cell).read_text())
-    except (FileNotFoundError, ValueError):  # a half of UTF-8 or of JSON is a ValueError
+    except (FileNotFoundError, ValueError):  # a file cut short is no valid UTF-8 or JSON: a ValueError
         return None
     return record if isinstance(record, dict) and isinstance(record.get("rows"), list) else None
 
@@ -143,7 +146,7 @@ def _file(store: Path, cell: Cell) -> Path:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Cells share the machine by processes: threads inside them would be in each other's way."""
+    """Use one thread: cells run in several processes, and more threads would only compete for the cores."""
     before = get_num_threads()
     set_num_threads(1)
     try:
@@ -153,5 +156,27 @@ def _one_thread() -> Iterator[None]:
         set_num_threads(before)
 
 
+@contextmanager
+def _whole_or_interrupted() -> Iterator[None]:
+    """Raise KeyboardInterrupt at the end if there was one: solvers take it as a reason to stop early."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield  # no interrupt comes to other threads, or to a process that ignores them
+        return
+    interrupted = threading.Event()
+
+    def note(number: int, frame: FrameType | None) -> Any:
+        interrupted.set()
+        return before(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if interrupted.is_set():
+        raise KeyboardInterrupt
+
+
 def _silent(done: int, total: int, name: str) -> None:
-    """No progress."""
+    """Report no progress."""

@@ -1,8 +1,8 @@
-"""Parity against the rows of a stream: how it falls while rows are alike, and what a shift does to it.
+"""Study how the parity violation falls along a stream, and what a shift of the population does to it.
 
-The violation is that of the population itself, by quadrature, so nothing that is shown is the noise of a test
-set: the scores of `make_population` hang on the first feature and on the sum of the others alone, and the
-group on the first feature.
+The violation is that of the population itself, by quadrature, so that no figure holds the noise of a test
+set. This can be computed because in `make_population` the scores depend only on the first feature and on the
+sum of the others, and the group only on the first feature.
 
     python -m reproduction.streams docs/results docs/figures          # two minutes
     python -m reproduction.streams --quick out out
@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from evenhand._utils.optional import import_optional
 from evenhand._utils.typing import FloatArray
 from evenhand.datasets import make_population
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.estimators.streaming import Drift
-from evenhand.plots import GREY, INK, MARK
+from evenhand.plots.style import GREY, INK, MARK, subplots, tidy
 from reproduction.coverage import slope
-from reproduction.frames import Columns, read_csv, write_csv
+from reproduction.frames import Columns, numbers, read_csv, unique, where, write_csv
 
 N_FEATURES = 4  # of make_population
 
@@ -51,9 +50,9 @@ class Population:
 
 @dataclass(frozen=True, slots=True)
 class RateConfig:
-    """Streams of the default solver at epsilon = 0, measured when the rows have doubled.
+    """Streams with the default solver at epsilon = 0, measured each time that the rows have doubled.
 
-    beta is fixed: with the default's, which grows at first, the problem itself would change along the way.
+    beta is fixed: the default grows at first, so that the problem itself would change along the way.
     """
 
     budgets: tuple[int, ...] = tuple(2_048 * 2**k for k in range(10))
@@ -143,11 +142,11 @@ def _rate_run(config: RateConfig, truth: Truth, parity: str, repetition: int) ->
 
 def rate_slopes(columns: Mapping[str, Sequence[Any]]) -> dict[str, float]:
     """Slope of log violation on log rows, by parity notion."""
-    out = {}
-    for parity in dict.fromkeys(columns["parity"]):
-        rows = [i for i, name in enumerate(columns["parity"]) if name == parity]
-        out[parity] = slope(*(np.array([columns[c][i] for i in rows]) for c in ("n_rows", "violation")))
-    return out
+    slopes = {}
+    for parity in unique(columns, "parity"):
+        part = where(columns, parity=parity)
+        slopes[parity] = slope(part["n_rows"], part["violation"])
+    return slopes
 
 
 def drift(config: DriftConfig) -> tuple[Columns, list[Drift]]:
@@ -169,26 +168,23 @@ def drift(config: DriftConfig) -> tuple[Columns, list[Drift]]:
             if name == "no stream" and shifted:
                 columns[name].append(truths[shifted].violation(model))
                 continue
-            heard = alarms.append if "half_life" in options[name] else _say_nothing
-            model.partial_fit(*rows, on_drift=heard, **options[name])
+            on_drift = alarms.append if "half_life" in options[name] else _ignore
+            model.partial_fit(*rows, on_drift=on_drift, **options[name])
             columns[name].append(truths[shifted].violation(model))
     return columns, alarms
 
 
-def _say_nothing(drift: Drift) -> None:
-    """The stream beside it tells the same."""
+def _ignore(drift: Drift) -> None:
+    """Drop an alarm: those of the stream with a half-life are counted."""
 
 
 def draw_rate(columns: Mapping[str, Sequence[Any]]) -> Any:
     """Violation against rows on two logarithmic scales, with a guide of slope -1/2."""
-    pyplot = import_optional("matplotlib.pyplot", extra="plot", purpose="Plotting")
-    figure, ax = pyplot.subplots(figsize=(5.6, 3.8), layout="constrained")
+    ax = subplots(size=(5.6, 3.8))[0, 0]
     looks = zip((INK, MARK), ("o", "s"), strict=True)
     for (parity, fitted), (color, marker) in zip(rate_slopes(columns).items(), looks, strict=True):
-        rows = [i for i, name in enumerate(columns["parity"]) if name == parity]
-        n_rows, values, errors = (
-            np.array([columns[c][i] for i in rows]) for c in ("n_rows", "violation", "error")
-        )
+        part = where(columns, parity=parity)
+        n_rows, values, errors = (numbers(part, name) for name in ("n_rows", "violation", "error"))
         label = f'"{parity}": slope {fitted:.2f}'.replace("-", "\N{MINUS SIGN}")
         ax.errorbar(n_rows, values, 2 * errors, color=color, marker=marker, markersize=5, label=label)
         ends = n_rows[[0, -1]]
@@ -197,16 +193,15 @@ def draw_rate(columns: Mapping[str, Sequence[Any]]) -> Any:
     ax.plot([], [], color=GREY, linestyle=":", linewidth=1.0, label="slope \N{MINUS SIGN}1/2")
     ax.set(xscale="log", yscale="log", xlabel="Rows of the stream", ylabel="Violation in the population")
     ax.legend(frameon=False)
-    _tidy(ax)
+    tidy(ax, grid=False)
     title = "At \N{GREEK SMALL LETTER EPSILON} = 0 the violation falls as one over the root of the rows"
     ax.set_title(title, loc="left", fontsize="medium")
-    return figure
+    return ax.figure
 
 
 def draw_drift(columns: Mapping[str, Sequence[Any]], config: DriftConfig, alarm: int) -> Any:
     """Violation before, during and after the shift."""
-    pyplot = import_optional("matplotlib.pyplot", extra="plot", purpose="Plotting")
-    figure, ax = pyplot.subplots(figsize=(6.8, 3.8), layout="constrained")
+    ax = subplots(size=(6.8, 3.8))[0, 0]
     looks = ((GREY, ":", 1.4), (MARK, "--", 1.6), (INK, "-", 2.2))
     n_rows = np.array(columns["n_rows"]) / 1000
     for name, (color, line, width) in zip(list(columns)[1:], looks, strict=True):
@@ -218,20 +213,15 @@ def draw_drift(columns: Mapping[str, Sequence[Any]], config: DriftConfig, alarm:
     ax.annotate(epsilon, (n_rows[-1], config.epsilon), (0, -4), **beside)
     shift = config.n_before * config.chunk / 1000
     ax.axvline(shift, color="0.75", linewidth=1.0)
-    told = f"the groups move apart,\nalarm after {alarm - 1000 * shift:,.0f} rows"
-    ax.annotate(told, (shift, max(columns["no stream"])), (-6, 4), **beside)
+    event = f"the groups move apart,\nalarm after {alarm - 1000 * shift:,.0f} rows"
+    ax.annotate(event, (shift, max(columns["no stream"])), (-6, 4), **beside)
     ax.set(xlabel="Rows of the stream, thousands", ylabel="KS distance in the population", ylim=(0, None))
     ax.legend(frameon=False, loc="center left")
-    _tidy(ax)
+    tidy(ax, grid=False)
     ax.set_title(
         "A stream that forgets is back at its tolerance soon after a shift", loc="left", fontsize="medium"
     )
-    return figure
-
-
-def _tidy(ax: Any) -> None:
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
+    return ax.figure
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

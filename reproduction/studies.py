@@ -1,4 +1,4 @@
-"""What is run: the studies, their cells, and the two scales of each."""
+"""The studies of the reproduction and their cells, at full scale and at a quick one."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from reproduction.timing import compute_timing
 
 PAPER_BETA = ("beta", "paper")
 FIRST_FRESH_SPLIT = 1000  # seeds from here on were never used to choose anything
-PATIENT = (("min_iter", 50),)  # ADW does better so, at more time
+PATIENT = (("min_iter", 50),)  # with these rounds ADW does better, and takes longer
 SOLVERS = ("sgd", "acsa", "acsa2", "sgd3", "sgd3+acsa", "sgd3+acsa2")
 KS_TOLERANCES = (0.0, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5)
 
@@ -23,7 +23,7 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is run."""
+    """How many splits, tolerances, seeds and rounds are run."""
 
     name: str
     n_splits: int  # the paper's is ten
@@ -33,7 +33,7 @@ class Scale:
     adw_exponents: tuple[float, ...]  # the paper's are 1, 2, 4, 8, 16
     solver_exponents: tuple[float, ...]
     n_seeds: int  # of a stochastic solver on the same rows
-    n_records: int  # of a run of the solver
+    n_records: int  # along one run of the solver
     oracle_splits: int
     timing_rounds: int
 
@@ -68,7 +68,7 @@ QUICK = Scale(
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """An experiment: its cells at a scale, and what computes one."""
+    """An experiment: its cells at a scale, and the function that computes one of them."""
 
     name: str
     cells: Callable[[Scale], Iterator[Cell]]
@@ -106,7 +106,7 @@ def _comparison_settings(scale: Scale, dataset: str) -> dict[str, dict[str, Sett
 
 
 def _matched_cells(scale: Scale) -> Iterator[Cell]:
-    """The rivals once more, on many splits that had no part in any choice."""
+    """The competing methods again, on many splits that had no part in any choice."""
     for dataset in DATASETS:
         shared = _shared_settings(scale, dataset)
         methods = {
@@ -122,13 +122,13 @@ def _matched_cells(scale: Scale) -> Iterator[Cell]:
 
 
 def _shared_settings(scale: Scale, dataset: str) -> dict[str, Settings]:
-    """The paper's method and its rivals."""
-    told = published(dataset)
-    exponents = tuple(sorted({*told.ours.exponents.tolist(), *scale.between}))
+    """Settings of the paper's method and of those that it is compared with."""
+    paper = published(dataset)
+    exponents = tuple(sorted({*paper.ours.exponents.tolist(), *scale.between}))
     tolerances = tuple(2.0**-exponent for exponent in exponents)
     adw = {"exponents": scale.adw_exponents, "options": ()}
     return {
-        "paper": {"exponents": exponents, "budget": told.budget, "prior": "tau"},
+        "paper": {"exponents": exponents, "budget": paper.budget, "prior": "tau"},
         "pmf": {"parity": "pmf", "epsilons": tolerances, "options": (PAPER_BETA,)},
         "cdf": {"parity": "cdf", "epsilons": scale.tolerances, "options": (PAPER_BETA,)},
         "adw_1": adw,
@@ -137,7 +137,7 @@ def _shared_settings(scale: Scale, dataset: str) -> dict[str, Settings]:
 
 
 def _default_settings(scale: Scale) -> Settings:
-    """`ParityRegressor()` as it comes."""
+    """Settings of `ParityRegressor()` with its defaults."""
     return {"models": "own", "labels": "labelled", "epsilons": scale.tolerances, "options": ()}
 
 
@@ -160,9 +160,9 @@ def _solver_cells(scale: Scale) -> Iterator[Cell]:
 
 def _timing_cells(scale: Scale) -> Iterator[Cell]:
     for dataset in DATASETS:
-        told = published(dataset)
-        settings = {"exponents": tuple(told.adw_1.exponents.tolist()), "n_rounds": scale.timing_rounds}
-        yield _cell("timing", dataset, 0, "all", scheme="text", budget=told.budget, **settings)
+        paper = published(dataset)
+        settings = {"exponents": tuple(paper.adw_1.exponents.tolist()), "n_rounds": scale.timing_rounds}
+        yield _cell("timing", dataset, 0, "all", scheme="text", budget=paper.budget, **settings)
 
 
 def _synthetic_cells(scale: Scale) -> Iterator[Cell]:

@@ -1,4 +1,4 @@
-"""The four groups of the paper's appendix: how predictions are distributed before and after."""
+"""The four-group population of the paper's appendix, and its predictions before and after the parity step."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.metrics import ks_unfairness
 from reproduction.comparison import PAPER_SOLVER
 from reproduction.frames import Row
-from reproduction.parity_step import ParityStep
+from reproduction.parity_step import PaperStep
 from reproduction.rows import prepare_bunch
 from reproduction.runner import Cell
 
@@ -16,8 +16,8 @@ def compute_synthetic(cell: Cell) -> list[Row]:
     """Mass of each atom in each group of the test rows, and the group's distance from all."""
     rows = prepare_bunch(make_paper_synthetic(random_state=cell.split), "text", cell.split)
     scores, group_proba = rows.nuisances(rows.split.test)
-    step = ParityStep.of(rows, cell["epsilon"])
-    atoms = step.support.atoms
+    step = PaperStep.of(rows, cell["epsilon"])
+    atoms = step.step.grid.atoms
     if cell.method == "base":
         nearest = np.abs(scores[:, None] - atoms).argmin(axis=1)
         pmf = np.eye(len(atoms))[nearest]
@@ -33,5 +33,5 @@ def compute_synthetic(cell: Cell) -> list[Row]:
     return [
         {"group": int(group), "ks": distances[group], "atom": float(atom), "mass": float(mass)}
         for group in np.unique(groups)
-        for atom, mass in zip(step.support.normalised(), pmf[groups == group].mean(axis=0), strict=True)
+        for atom, mass in zip(step.step.grid.normalised(), pmf[groups == group].mean(axis=0), strict=True)
     ]

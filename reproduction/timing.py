@@ -1,4 +1,4 @@
-"""How long a fit takes at one tolerance: ours against ADW, on the same rows in one process."""
+"""Time a fit at one tolerance: ours against ADW, on the same rows in one process."""
 
 from collections.abc import Callable
 from time import perf_counter
@@ -6,7 +6,7 @@ from time import perf_counter
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from reproduction.comparison import PAPER_SOLVER, fit_adw
 from reproduction.frames import Row
-from reproduction.parity_step import ParityStep
+from reproduction.parity_step import PaperStep
 from reproduction.rows import PaperRows, prepare
 from reproduction.runner import Cell
 
@@ -39,7 +39,7 @@ def _fits(rows: PaperRows, budget: int) -> dict[str, Callable[[float], object]]:
         return model.fit(*fresh.nuisances(rows.split.unlabeled))
 
     def paper(epsilon: float) -> object:
-        return ParityStep.of(rows.fit_models(), epsilon).solve(PAPER_SOLVER, budget, 0)
+        return PaperStep.of(rows.fit_models(), epsilon).solve(PAPER_SOLVER, budget, 0)
 
     return {
         "cdf": lambda epsilon: batch("cdf", epsilon),

@@ -84,11 +84,11 @@ def softmax(logits):
 
 def excess_on(model, scores, columns):
     """Largest violation over its epsilon on rows with their own prior, straight from the definition."""
-    pmf, support = model.predict_pmf(scores, columns), model.policy_.support
+    pmf, grid = model.predict_pmf(scores, columns), model.policy_.grid
     strata = [0] * columns.shape[1] if model.policy_.strata is None else model.policy_.strata.tolist()
     ratios = []
-    rows = make_parity(model.parity, support.normalised()).operator
-    unit = support.half_width if model.parity in ("mean", "w1") else 1.0
+    rows = make_parity(model.parity, grid.normalised()).operator
+    unit = grid.half_width if model.parity in ("mean", "w1") else 1.0
     for column, stratum in enumerate(strata):
         of_stratum = columns[:, [other == stratum for other in strata]].sum(axis=1)
         gap = pmf.T @ columns[:, column] / columns[:, column].sum() - pmf.T @ of_stratum / of_stratum.sum()

@@ -1,9 +1,13 @@
 """Small random problems for the tests of the core."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from evenhand.dual.parity import make_parity
-from evenhand.dual.problem import DualProblem
+from evenhand._utils.validation import Rows
+from evenhand.dual.costs import Squared
+from evenhand.dual.grid import Grid, uniform_grid
+from evenhand.dual.step import ParityStep
 
 SUP_NOTIONS = ("pmf", "cdf", "mean")  # those of the paper's projected form
 L1_NOTIONS = {"tv": 0.5, "w1": 1.0}  # with the factor of their sum
@@ -34,6 +38,26 @@ def random_rows(n_rows=60, n_groups=2, seed=0):
     return scores, group_proba
 
 
+def make_problem(
+    scores,
+    group_proba,
+    *,
+    atoms,
+    parity,
+    slack,
+    temperature,
+    group_prior=None,
+    weights=None,
+    strata=None,
+    cost=None,
+):
+    """A problem on atoms that span [-1, 1]; the prior is the mean of the probabilities by default."""
+    rows = Rows(scores, group_proba, tuple(range(group_proba.shape[1])), weights, strata)
+    prior = rows.group_mass() if group_prior is None else group_prior
+    grid = Grid(atoms, (-np.inf, np.inf))
+    return ParityStep(grid, parity, cost or Squared(), prior, strata, slack, temperature).problem(rows)
+
+
 def random_problem(
     parity="pmf", *, n_rows=60, n_atoms=9, n_groups=2, epsilon=0.02, beta=20.0, seed=0, weighted=False
 ):
@@ -44,15 +68,26 @@ def random_problem(
         weights = np.random.default_rng(seed + 1).exponential(size=n_rows)
         weights /= weights.sum()
     atoms = np.linspace(-1.0, 1.0, n_atoms)
-    return DualProblem.from_rows(
+    return make_problem(
         scores,
         group_proba,
         atoms=atoms,
-        parity=make_parity(parity, atoms),
+        parity=parity,
         slack=np.full(n_groups, epsilon),
         temperature=beta,
         weights=weights,
     )
+
+
+def wide_step(problem, parity):
+    """A step whose atoms lie 50 units around their centre: the units of a certificate."""
+    grid, any_value = uniform_grid(100.0, 200.0, problem.n_atoms), np.full(2, 0.5)
+    return ParityStep(grid, parity, Squared(), any_value, None, epsilon=any_value, beta=1.0)
+
+
+def with_rows(problem, **changes):
+    """The same problem with other arrays of rows."""
+    return replace(problem, rows=replace(problem.rows, **changes))
 
 
 def random_multipliers(problem, size=0.3, seed=0):

@@ -9,9 +9,10 @@ from scipy.optimize import minimize
 
 from evenhand.certificates import certify
 from evenhand.dual.objective import evaluate
-from evenhand.dual.projected import merge, projected_gradient, projected_objective
+from evenhand.dual.projected import merge, projected_gradient
 from evenhand.solvers.lp import solve_lp
 from evenhand.solvers.result import SolverResult, Status
+from tests.paper_form import projected_objective
 from tests.problems import (
     L1_NOTIONS,
     NOTIONS,
@@ -20,6 +21,7 @@ from tests.problems import (
     plain_policy,
     random_multipliers,
     random_problem,
+    wide_step,
 )
 
 TABLE = [(parity, n_groups) for parity in NOTIONS for n_groups in (2, 3)]
@@ -79,14 +81,14 @@ def test_risks_and_violations_are_those_of_the_policy(parity, n_groups):
     multipliers = random_multipliers(problem)
     certificate = certify(problem, result_at(multipliers))
     policy, exponents = plain_policy(problem, multipliers)
-    risk = problem.weights @ (policy * problem.costs()).sum(axis=1)
-    entropy = problem.weights @ (policy * np.log(policy)).sum(axis=1)
-    masses = np.einsum("i,il,is->ls", problem.weights, policy, problem.imbalance())
+    risk = problem.rows.weights @ (policy * problem.costs()).sum(axis=1)
+    entropy = problem.rows.weights @ (policy * np.log(policy)).sum(axis=1)
+    masses = np.einsum("i,il,is->ls", problem.rows.weights, policy, problem.imbalance())
     violation = plain_distance(parity, problem.parity.operator.apply(masses))
     paid = problem.slack @ plain_dual(parity, multipliers)
     assert certificate.risk == pytest.approx(risk, rel=1e-10)
     assert certificate.entropic_risk == pytest.approx(risk + entropy / problem.temperature, rel=1e-10)
-    assert certificate.lower_bound == pytest.approx(-(problem.weights @ exponents.max(axis=1) + paid))
+    assert certificate.lower_bound == pytest.approx(-(problem.rows.weights @ exponents.max(axis=1) + paid))
     np.testing.assert_allclose(certificate.violation, violation, rtol=1e-10)
     np.testing.assert_allclose(certificate.excess, np.maximum(violation - problem.slack, 0.0), atol=1e-12)
 
@@ -133,17 +135,17 @@ def test_no_policy_that_meets_the_tolerances_beats_the_lower_bound():
     rng = np.random.default_rng(0)
     for _ in range(20):  # mixtures with one constant policy shrink any violation below the tolerance
         policy = rng.dirichlet(np.ones(problem.n_atoms) * 0.1, size=problem.n_rows)
-        masses = np.einsum("i,il,is->ls", problem.weights, policy, problem.imbalance())
+        masses = np.einsum("i,il,is->ls", problem.rows.weights, policy, problem.imbalance())
         largest = np.abs(problem.parity.operator.apply(masses)).max()
         share = min(1.0, 0.1 / largest)
         mixed = share * policy + (1.0 - share) * np.eye(problem.n_atoms)[problem.n_atoms // 2]
-        assert problem.weights @ (mixed * problem.costs()).sum(axis=1) >= certificate.lower_bound
+        assert problem.rows.weights @ (mixed * problem.costs()).sum(axis=1) >= certificate.lower_bound
 
 
 def test_the_bound_on_the_risk_holds_for_a_policy_held_back_for_no_reason():
     # tiny multipliers under loose tolerances: |Phi| |gradient map| alone would be far too small
     problem = random_problem("cdf", epsilon=2.0, beta=1e6, n_rows=400)
-    best = problem.weights @ problem.costs().min(axis=1)
+    best = problem.rows.weights @ problem.costs().min(axis=1)
     for size in (1e-5, 1e-3, 0.1):
         certificate = certify(problem, result_at(np.full(problem.multipliers_shape, [size, 0.0])))
         assert certificate.risk - best <= certificate.risk_bound + 1e-12
@@ -153,7 +155,7 @@ def test_units_follow_the_scale_of_the_outcome():
     for parity, unit in [("cdf", 1.0), ("mean", 50.0), ("tv", 1.0), ("w1", 50.0)]:
         problem = random_problem(parity)
         result = result_at(random_multipliers(problem))
-        plain, scaled = certify(problem, result), certify(problem, result, scale=50.0)
+        plain, scaled = certify(problem, result), certify(problem, result, step=wide_step(problem, parity))
         for name in ("risk", "entropic_risk", "lower_bound", "optimality_gap", "smoothed_gap", "risk_bound"):
             assert getattr(scaled, name) == pytest.approx(2500.0 * getattr(plain, name))
         for name in ("violation", "epsilon", "excess", "gradient_map_norm", "excess_norm"):

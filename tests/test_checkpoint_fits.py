@@ -100,7 +100,7 @@ def test_a_stream_over_a_second_table_has_a_checkpoint_of_its_own(tmp_path):
         stream(load(second), first)
 
 
-def test_a_checkpoint_of_an_older_version_still_tells_other_models(tmp_path):
+def test_a_model_that_was_saved_by_hand_as_a_checkpoint_still_tells_other_models(tmp_path):
     path = tmp_path / "stream.evenhand"
     old = stream(fit_estimator(), path, stop=3000)
     del old.table_origin_

@@ -14,15 +14,14 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from evenhand import metrics
 from evenhand.certificates import Certificate
-from evenhand.dual.grid import uniform_support
+from evenhand.dual.grid import uniform_grid
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.estimators import ParityRegressor
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.frontier import Frontier, frontier
-from evenhand.evaluation.heldout import HeldOutRows
 from evenhand.exceptions import ClippingWarning, ConvergenceWarning, InterruptWarning
-from evenhand.metrics import BLOCK_ENTRIES, Membership
-from evenhand.solvers import Batch, Progress, Status
+from evenhand.metrics import BLOCK_ENTRIES, Membership, ScoredRows
+from evenhand.solvers import Batch, PlainState, Solver, Status
 from tests.frontiers import EPSILONS, FIT, NEW, ROWS, TEST
 
 
@@ -104,11 +103,11 @@ def test_the_base_is_the_scores_themselves(path):
     assert path.base.risk == pytest.approx(metrics.risk(NEW.target, NEW.scores))
     for name in ("ks", "w1"):
         found = getattr(metrics, f"{name}_unfairness")(NEW.scores, groups)
-        np.testing.assert_allclose(path.base.distances[name], list(found.values()))
+        np.testing.assert_allclose(path.base.distances(name), list(found.values()))
     atoms = path.models[0].atoms_
     nearest = atoms[np.abs(NEW.scores[:, None] - atoms).argmin(axis=1)]
     rounded = metrics.tv_unfairness(nearest, groups)
-    np.testing.assert_allclose(path.base.distances["tv"], list(rounded.values()))
+    np.testing.assert_allclose(path.base.distances("tv"), list(rounded.values()))
 
 
 def test_pandas_and_polars_tables_hold_the_same_numbers(path):
@@ -135,7 +134,7 @@ def test_without_held_out_rows_the_distances_are_the_violations_of_the_fit():
     weights[:10] = 0.0
     path = frontier(ParityPostprocessor(), *ROWS, sample_weight=weights, epsilons=EPSILONS)
     for point in path.points:
-        np.testing.assert_allclose(point.measures.distances["ks"], point.certificate.violation, atol=1e-7)
+        np.testing.assert_allclose(point.measures.distances("ks"), point.certificate.violation, atol=1e-7)
         assert point.measures.risk == pytest.approx(point.certificate.risk, rel=1e-6)
     assert path.base.risk == 0.0
     assert np.isnan(path.risk_increase).all()
@@ -218,7 +217,7 @@ def interrupt(_):
     raise KeyboardInterrupt
 
 
-class InterruptedSolver:
+class InterruptedSolver(Solver):
     """Stops as `run` does on Ctrl-C, at tolerances below a limit."""
 
     name = "interrupted"
@@ -227,7 +226,7 @@ class InterruptedSolver:
         self.limit = limit
 
     def init(self, problem, start):
-        return Progress(self.name, 0, 0, np.zeros(problem.multipliers_shape))
+        return PlainState(np.zeros(problem.multipliers_shape))
 
     def step(self, problem, state):
         if problem.slack.max() < self.limit:
@@ -253,7 +252,7 @@ def test_an_interrupt_inside_the_solver_keeps_no_half_solved_point():
         frontier(model, *ROWS, epsilons=[0.01])
 
 
-class StallsWhenWarm:
+class StallsWhenWarm(Solver):
     """The batch solver, that gives up at once wherever it is given a start."""
 
     name = "stalls when warm"
@@ -290,9 +289,9 @@ def test_a_cause_warns_once_for_the_whole_path():
 
 def test_measuring_never_holds_a_whole_pmf():
     n_rows, n_atoms = 200_000, 64
-    policy = SoftmaxPolicy(uniform_support(0.0, 1.0, n_atoms), np.full(2, 0.5), np.zeros((n_atoms, 2)), 50.0)
+    policy = SoftmaxPolicy(uniform_grid(0.0, 1.0, n_atoms), np.full(2, 0.5), np.zeros((n_atoms, 2)), 50.0)
     scores, proba = np.linspace(0, 1, n_rows), np.full((n_rows, 2), 0.5)
-    rows = HeldOutRows(scores, proba, Membership((0, 1), codes=np.arange(n_rows) % 2))
+    rows = ScoredRows(scores, proba, Membership((0, 1), codes=np.arange(n_rows) % 2))
     rows.measure(policy)  # compiles
     tracemalloc.start()
     measures = rows.measure(policy)
@@ -300,7 +299,7 @@ def test_measuring_never_holds_a_whole_pmf():
     tracemalloc.stop()
     assert peak < 4 * 8 * BLOCK_ENTRIES + 40 * n_rows < 8 * n_rows * n_atoms
     whole = policy.pmf(scores, proba)
-    assert measures.risk == pytest.approx(metrics.risk(scores, whole, policy.support.atoms))
+    assert measures.risk == pytest.approx(metrics.risk(scores, whole, policy.grid.atoms))
 
 
 class CountingRegression(LinearRegression):

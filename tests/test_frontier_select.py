@@ -87,7 +87,7 @@ def test_bad_epsilons_are_refused_by_name(epsilons, message):
         (TEST | {"sensitive_features": ["a"]}, "sensitive_features has 1 rows"),
         (TEST | {"group_proba": NEW.group_proba[:, :2]}, "fitted with 3"),
         (TEST | {"sample_weight": np.zeros(800)}, "zero everywhere"),
-        (TEST | {"sample_weight": (NEW.sensitive_features > 0) * 1.0}, "no row that counts in group 'ann'"),
+        (TEST | {"sample_weight": (NEW.sensitive_features > 0) * 1.0}, "No row counts in group 'ann'"),
     ],
 )
 def test_bad_held_out_rows_are_refused_by_name(test, message):

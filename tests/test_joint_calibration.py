@@ -9,10 +9,10 @@ from scipy.special import expit, log_softmax, logit, softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import PolynomialFeatures
 
+from evenhand._utils.stored import find_fault
 from evenhand.calibration import JointCalibrator, JointRows, joint_inputs
 from evenhand.calibration.joint import _choose_powers
 from evenhand.calibration.logistic import fit_logistic
-from evenhand.modelfile import registry
 from tests.calibrated import both_wrong, table
 
 
@@ -259,8 +259,8 @@ def test_a_map_survives_pickling_holds_arrays_only_and_refuses_other_inputs():
 )
 def test_a_file_s_map_is_checked_when_it_is_read(changes, fault):
     calibrator, _ = fitted_map(3)
-    assert registry.find_fault(calibrator) is None
-    assert fault in registry.find_fault(replace(calibrator, **changes))
+    assert find_fault(calibrator) is None
+    assert fault in find_fault(replace(calibrator, **changes))
 
 
 def test_log_odds_are_what_the_maps_take():

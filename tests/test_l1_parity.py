@@ -17,7 +17,7 @@ from evenhand.dual.parity import L1Norm
 from evenhand.exceptions import PriorWarning
 from evenhand.solvers import Batch, Sgd, Status, run, solve_lp
 from evenhand.solvers.quadratic import HeightModel, solve_model
-from tests.problems import plain_distance, random_multipliers, random_problem
+from tests.problems import plain_distance, random_multipliers, random_problem, wide_step
 from tests.test_batch import policy_risk, random_model
 from tests.test_stochastic_solvers import SOLVERS, assert_same_state, finish, population
 
@@ -307,6 +307,6 @@ def test_a_distance_that_cannot_be_bounded_says_why(predictions, metric, message
 def test_the_certificate_of_an_l1_notion_has_its_units(parity, unit):
     problem = random_problem(parity)
     result = run(Batch(), problem)
-    one, other = certify(problem, result), certify(problem, result, scale=50.0)
+    one, other = certify(problem, result), certify(problem, result, step=wide_step(problem, parity))
     np.testing.assert_allclose(other.violation, unit * one.violation)
     np.testing.assert_allclose(other.risk_bound, 2500.0 * one.risk_bound)

@@ -7,10 +7,9 @@ import pytest
 from scipy.optimize import linprog
 
 from evenhand.dual.objective import penalty
-from evenhand.dual.parity import make_parity, matrix
-from evenhand.dual.problem import DualProblem
+from evenhand.dual.parity import matrix
 from evenhand.solvers.lp import solve_lp
-from tests.problems import L1_NOTIONS, NOTIONS, plain_distance, random_problem, random_rows
+from tests.problems import L1_NOTIONS, NOTIONS, make_problem, plain_distance, random_problem, random_rows
 
 CASES = [(parity, groups, eps) for parity in NOTIONS for groups in (2, 3, 4) for eps in (0.0, 2.0**-8, 0.05)]
 
@@ -18,7 +17,7 @@ CASES = [(parity, groups, eps) for parity in NOTIONS for groups in (2, 3, 4) for
 def dual_without_smoothing(problem, multipliers):
     tilt = problem.parity.operator.adjoint(multipliers)
     best = (problem.imbalance() @ tilt.T - problem.costs()).max(axis=1)
-    return float(problem.weights @ best) + penalty(problem, multipliers)
+    return float(problem.rows.weights @ best) + penalty(problem, multipliers)
 
 
 def solve_dense(problem):
@@ -28,9 +27,11 @@ def solve_dense(problem):
     """
     n, m, K = problem.n_rows, problem.n_atoms, problem.n_groups
     operator, imbalance = matrix(problem.parity.operator), problem.imbalance()
-    rows = [np.outer(problem.weights * imbalance[:, s], row).ravel() for s in range(K) for row in operator]
+    rows = [
+        np.outer(problem.rows.weights * imbalance[:, s], row).ravel() for s in range(K) for row in operator
+    ]
     limits = np.repeat(problem.slack, len(operator))
-    costs = (problem.weights[:, None] * problem.costs()).ravel()
+    costs = (problem.rows.weights[:, None] * problem.costs()).ravel()
     above, ones = np.concatenate([rows, np.negative(rows)]), np.kron(np.eye(n), np.ones(m))
     right = np.concatenate([limits, limits])
     if problem.parity.name in L1_NOTIONS:
@@ -65,15 +66,15 @@ def test_the_policy_is_a_policy_and_has_the_stated_risk_and_violation():
     pmf = solution.pmf
     np.testing.assert_allclose(pmf.sum(axis=1), 1.0, atol=1e-12)
     assert pmf.min() >= 0.0
-    assert solution.risk == pytest.approx(problem.weights @ (pmf * problem.costs()).sum(axis=1))
-    masses = np.einsum("i,il,is->ls", problem.weights, pmf, problem.imbalance())
+    assert solution.risk == pytest.approx(problem.rows.weights @ (pmf * problem.costs()).sum(axis=1))
+    masses = np.einsum("i,il,is->ls", problem.rows.weights, pmf, problem.imbalance())
     np.testing.assert_allclose(solution.violation, np.cumsum(masses, axis=0)[:-1], atol=1e-12)
 
 
 def test_loose_tolerances_give_the_nearest_atom():
     problem = random_problem("pmf", epsilon=10.0)
     solution = solve_lp(problem)
-    assert solution.risk == pytest.approx(problem.weights @ problem.costs().min(axis=1))
+    assert solution.risk == pytest.approx(problem.rows.weights @ problem.costs().min(axis=1))
     np.testing.assert_array_equal(solution.multipliers, 0.0)
 
 
@@ -83,11 +84,11 @@ def test_aware_rows_at_zero_tolerance_give_the_wasserstein_barycentre():
     scores = np.concatenate([[-0.75, -0.25, 0.25], [-0.25, 0.25, 0.75]])
     group_proba = np.repeat(np.eye(2), 3, axis=0)
     atoms = np.linspace(-1.0, 1.0, 9)
-    problem = DualProblem.from_rows(
+    problem = make_problem(
         scores,
         group_proba,
         atoms=atoms,
-        parity=make_parity("pmf", atoms),
+        parity="pmf",
         slack=np.zeros(2),
         temperature=1.0,
     )
@@ -110,11 +111,11 @@ def test_beta_plays_no_part():
 def problem_with_a_prior_of_its_own(parity, epsilon):
     scores, group_proba = random_rows(30)
     atoms = np.linspace(-1.0, 1.0, 5)
-    return DualProblem.from_rows(
+    return make_problem(
         scores,
         group_proba,
         atoms=atoms,
-        parity=make_parity(parity, atoms),
+        parity=parity,
         slack=np.broadcast_to(epsilon, 2),
         temperature=1.0,
         group_prior=np.array([0.2, 0.8]),
@@ -129,7 +130,7 @@ def test_an_infeasible_program_says_why():
 @pytest.mark.parametrize("parity", ["pmf", "tv"])
 def test_the_smallest_feasible_tolerance_is_where_the_program_becomes_feasible(parity):
     problem = problem_with_a_prior_of_its_own(parity, 0.0)
-    smallest = problem.parity.smallest_feasible(problem.weights @ problem.imbalance())
+    smallest = problem.parity.smallest_feasible(problem.rows.weights @ problem.imbalance())
     solve_lp(problem.with_slack(1.001 * smallest))
     for group in range(2):
         slack = 10.0 * smallest

@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from evenhand.metrics import dkw_radius, ks_unfairness, risk, risk_interval, unfairness, unfairness_interval
-from evenhand.metrics.distances import METRICS, NORMS
+from evenhand.metrics.distances import METRICS
 from evenhand.metrics.masses import Membership, Predictions
 from evenhand.metrics.resampling import bootstrap_masses, noise_floor, poisson_ones
 
@@ -106,7 +106,7 @@ def test_draws_of_cells_and_of_rows_are_alike(weighted):
     values, codes = rng.integers(5, size=80), np.arange(80) % 2
     weights = rng.random(80) if weighted else None
     by_cell = Membership((0, 1), codes=codes, weights=weights)
-    by_row = Membership((0, 1), shares=np.eye(2)[codes], weights=weights)
+    by_row = Membership.of_proba((0, 1), np.eye(2)[codes], weights)
     cells, rows = (
         np.concatenate(list(bootstrap_masses(Predictions.read(values, None), members, 4000, rng)))
         for members in (by_cell, by_row)
@@ -121,7 +121,7 @@ def test_fast_poisson_numbers_are_poisson():
     np.testing.assert_allclose(seen, stats.poisson.pmf(np.arange(6), 1), atol=0.003)
 
 
-@pytest.mark.parametrize("metric", NORMS)
+@pytest.mark.parametrize("metric", [name for name in METRICS if name != "w2"])
 @pytest.mark.parametrize("n_rows", [60, 4000])
 def test_the_noise_floor_is_what_shuffled_groups_show(metric, n_rows):
     rng = np.random.default_rng(7)
@@ -139,11 +139,11 @@ def test_the_noise_floor_is_what_shuffled_groups_show(metric, n_rows):
 def test_the_noise_floor_of_group_probabilities_is_what_shuffled_probabilities_show():
     rng = np.random.default_rng(8)
     values, shares = rng.integers(4, size=200).astype(float), rng.dirichlet([1.0, 3.0], size=200)
-    read, members = Predictions.read(values, None), Membership((0, 1), shares=shares)
+    read, members = Predictions.read(values, None), Membership.of_proba((0, 1), shares)
     floor = noise_floor(["ks"], read, members, read.masses(members), n_draws=400, rng=rng)["ks"]
     shuffled = []
     for _ in range(400):
-        mixed = Membership((0, 1), shares=rng.permutation(shares))
+        mixed = Membership.of_proba((0, 1), rng.permutation(shares))
         shuffled.append(np.abs(read.masses(mixed).gaps().cumsum(axis=1)).max(axis=1))
     np.testing.assert_allclose(floor.mean(axis=0), np.mean(shuffled, axis=0), rtol=0.1)
 

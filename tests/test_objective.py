@@ -1,7 +1,6 @@
 """The dual against its definition, finite differences, and the paper's other form of it."""
 
 import tracemalloc
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,8 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from evenhand.dual.objective import evaluate, hessian, penalty
-from evenhand.dual.parity import make_parity, matrix
-from evenhand.dual.problem import DualProblem
+from evenhand.dual.parity import matrix
 from evenhand.dual.projected import (
     gradient_map,
     gradient_map_norm,
@@ -18,19 +16,20 @@ from evenhand.dual.projected import (
     imbalance_spread,
     merge,
     projected_gradient,
-    projected_objective,
     smoothness,
     split,
-    variance_bound,
 )
+from tests.paper_form import projected_objective, variance_bound
 from tests.problems import (
     NOTIONS,
     SUP_NOTIONS,
+    make_problem,
     plain_dual,
     plain_policy,
     random_multipliers,
     random_problem,
     random_rows,
+    with_rows,
 )
 
 TABLE = [(parity, n_groups) for parity in NOTIONS for n_groups in (2, 3, 4)]
@@ -57,8 +56,8 @@ def test_the_value_and_the_violation_follow_their_definition(parity, n_groups, b
     problem = random_problem(parity, n_groups=n_groups, beta=beta, weighted=True)
     multipliers = random_multipliers(problem)
     policy, exponents = plain_policy(problem, multipliers)
-    smooth = problem.weights @ logsumexp(beta * exponents, axis=1) / beta
-    masses = np.einsum("i,il,is->ls", problem.weights, policy, problem.imbalance())
+    smooth = problem.rows.weights @ logsumexp(beta * exponents, axis=1) / beta
+    masses = np.einsum("i,il,is->ls", problem.rows.weights, policy, problem.imbalance())
     now = evaluate(problem, multipliers)
     assert now.value == pytest.approx(smooth + problem.slack @ plain_dual(parity, multipliers), abs=1e-11)
     np.testing.assert_allclose(now.violation, matrix(problem.parity.operator) @ masses, atol=1e-11)
@@ -96,12 +95,12 @@ def test_the_hessian_of_means_takes_no_memory_for_pairs_of_atoms():
     found = hessian(problem, multipliers)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 10 * problem.design.nbytes
+    assert peak < 10 * problem.rows.design.nbytes
     policy, _ = plain_policy(problem, multipliers)
     atoms = matrix(problem.parity.operator)[0]
     spread = policy @ atoms**2 - (policy @ atoms) ** 2
     imbalance = problem.imbalance()
-    expected = problem.temperature * (imbalance.T * (problem.weights * spread)) @ imbalance
+    expected = problem.temperature * (imbalance.T * (problem.rows.weights * spread)) @ imbalance
     np.testing.assert_allclose(found, expected, atol=1e-9 * np.abs(expected).max())
 
 
@@ -191,7 +190,7 @@ def smoothed_gap(problem, point):
     """`risk_beta(pi) + F(Lambda, V)` straight from the policy."""
     policy, _ = plain_policy(problem, merge(point))
     entropic = policy * (problem.costs() + np.log(policy) / problem.temperature)
-    return problem.weights @ entropic.sum(axis=1) + projected_objective(problem, point)
+    return problem.rows.weights @ entropic.sum(axis=1) + projected_objective(problem, point)
 
 
 @pytest.mark.parametrize(("parity", "n_groups"), PAPER_TABLE)
@@ -220,8 +219,8 @@ def test_the_norm_of_the_multipliers_alone_does_not_bound_the_risk():
     violation = evaluate(problem, merge(point)).violation
     norm = gradient_map_norm(problem, point, violation, 1e6)
     policy, _ = plain_policy(problem, merge(point))
-    excess_risk = problem.weights @ (policy * problem.costs()).sum(axis=1)
-    excess_risk -= problem.weights @ problem.costs().min(axis=1)
+    excess_risk = problem.rows.weights @ (policy * problem.costs()).sum(axis=1)
+    excess_risk -= problem.rows.weights @ problem.costs().min(axis=1)
     assert excess_risk > 10 * (np.linalg.norm(point) * norm + np.log(problem.n_atoms) / problem.temperature)
 
 
@@ -244,7 +243,7 @@ def test_the_smoothness_of_the_identity_is_the_papers():
 
 def problem_prior(problem):
     _, group_proba = random_rows(problem.n_rows, problem.n_groups)
-    return problem.weights @ group_proba
+    return problem.rows.weights @ group_proba
 
 
 @pytest.mark.parametrize(("parity", "n_groups"), TABLE)
@@ -253,8 +252,8 @@ def test_the_variance_bound_bounds_the_variance_of_one_row(parity, n_groups):
     for size in (0.0, 0.3, 3.0):
         policy, _ = plain_policy(problem, random_multipliers(problem, size))
         rows = np.einsum("jl,il,is->ijs", matrix(problem.parity.operator), policy, problem.imbalance())
-        mean = np.tensordot(problem.weights, rows, axes=1)
-        variance = problem.weights @ ((rows - mean) ** 2).sum(axis=(1, 2))
+        mean = np.tensordot(problem.rows.weights, rows, axes=1)
+        variance = problem.rows.weights @ ((rows - mean) ** 2).sum(axis=(1, 2))
         assert variance <= gradient_variance(problem)
 
 
@@ -264,11 +263,11 @@ def test_the_spread_of_the_imbalance_is_largest_for_known_groups():
     atoms = np.linspace(-1.0, 1.0, 5)
 
     def spread(proba):
-        problem = DualProblem.from_rows(
+        problem = make_problem(
             scores,
             proba,
             atoms=atoms,
-            parity=make_parity("pmf", atoms),
+            parity="pmf",
             slack=np.zeros(3),
             temperature=1.0,
         )
@@ -285,7 +284,7 @@ def test_the_imbalance_follows_its_definition_and_balances(n_groups):
     problem = random_problem(n_rows=50, n_groups=n_groups)
     np.testing.assert_allclose(problem.imbalance(), 1.0 - group_proba / prior, atol=1e-12)
     np.testing.assert_allclose(problem.imbalance() @ prior, 0.0, atol=1e-12)
-    np.testing.assert_allclose(problem.weights @ problem.imbalance(), 0.0, atol=1e-12)
+    np.testing.assert_allclose(problem.rows.weights @ problem.imbalance(), 0.0, atol=1e-12)
     np.testing.assert_allclose(problem.costs(), (scores[:, None] - np.linspace(-1, 1, 9)) ** 2, atol=1e-12)
 
 
@@ -293,12 +292,12 @@ def test_the_imbalance_follows_its_definition_and_balances(n_groups):
 def test_a_row_of_weight_three_counts_as_three_rows(parity):
     problem = random_problem(parity, n_rows=20)
     times = np.random.default_rng(0).integers(0, 4, size=20)
-    weighted = replace(problem, weights=times / times.sum())
+    weighted = with_rows(problem, weights=times / times.sum())
     rows = np.repeat(np.arange(20), times)
-    repeated = replace(
+    repeated = with_rows(
         problem,
-        design=np.ascontiguousarray(problem.design[:, rows]),
-        constant=problem.constant[rows],
+        design=np.ascontiguousarray(problem.rows.design[:, rows]),
+        constant=problem.rows.constant[rows],
         weights=np.full(len(rows), 1.0 / len(rows)),
     )
     multipliers = random_multipliers(problem)
@@ -308,14 +307,16 @@ def test_a_row_of_weight_three_counts_as_three_rows(parity):
     np.testing.assert_allclose(hessian(repeated, multipliers), hessian(weighted, multipliers), atol=1e-11)
 
 
-def test_a_subset_has_the_costs_of_its_rows_and_the_mean_imbalance_of_all():
+def test_a_sample_has_the_costs_of_its_rows_and_the_mean_imbalance_of_all():
     problem = random_problem("cdf", n_groups=3, weighted=True)
-    rows = np.array([3, 1, 40])
-    part = problem.subset(rows)
+    part = problem.sample(3)
+    rows = np.flatnonzero(np.isin(problem.rows.constant, part.rows.constant))
     np.testing.assert_array_equal(part.costs(), problem.costs()[rows])
-    np.testing.assert_allclose(part.weights, problem.weights[rows] / problem.weights[rows].sum())
     np.testing.assert_allclose(
-        part.weights @ part.imbalance(), problem.weights @ problem.imbalance(), atol=1e-12
+        part.rows.weights, problem.rows.weights[rows] / problem.rows.weights[rows].sum()
+    )
+    np.testing.assert_allclose(
+        part.rows.weights @ part.imbalance(), problem.rows.weights @ problem.imbalance(), atol=1e-12
     )
     shift = part.imbalance() - problem.imbalance()[rows]
     np.testing.assert_allclose(shift, np.broadcast_to(shift[0], shift.shape), atol=1e-12)

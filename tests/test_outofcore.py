@@ -17,8 +17,9 @@ from sklearn.tree import DecisionTreeRegressor
 
 from evenhand import ParityRegressor
 from evenhand._utils.validation import Rows
-from evenhand.dual.parity import make_parity
-from evenhand.dual.problem import DualProblem
+from evenhand.dual.costs import Squared
+from evenhand.dual.grid import uniform_grid
+from evenhand.dual.step import ParityStep
 from evenhand.exceptions import ClippingWarning, ConvergenceWarning, InterruptWarning
 from evenhand.tables import batch, spool
 from evenhand.tables.outofcore import TableProgress, fit_table, iter_predictions, predict_table
@@ -182,32 +183,27 @@ def test_a_fit_on_a_map_ends_where_a_fit_in_memory_ends(settings, table_path, sm
     np.testing.assert_allclose(mapped.group_prior_, expected.group_prior_, rtol=1e-12)
     assert mapped.certificate_.excess.max() <= 1e-6
     # both gaps are below tol on the scale of the atoms
-    scale = mapped.policy_.support.half_width**2
+    scale = mapped.policy_.grid.half_width**2
     assert abs(mapped.certificate_.entropic_risk - expected.certificate_.entropic_risk) <= 4e-6 * scale
 
 
 def test_a_map_gathers_and_sums_what_a_problem_in_memory_does(small_memory):
     rows = Rows(DATA.scores, DATA.group_proba, (0, 1, 2), None)
 
-    def make_problem(part):
-        atoms = np.linspace(-1.0, 1.0, 11)
-        options = {"parity": make_parity("cdf", atoms), "slack": np.zeros(3), "temperature": 10.0}
-        return DualProblem.from_rows(
-            part.scores, part.group_proba, atoms=atoms, group_prior=rows.group_mass(), **options
-        )
-
-    expected, chosen = make_problem(rows), np.array([0, 5, 1023, 1024, 3000, N_ROWS - 1])
+    grid = uniform_grid(-1.0, 1.0, 11)
+    step = ParityStep(grid, "cdf", Squared(), rows.group_mass(), None, epsilon=np.zeros(3), beta=10.0)
+    expected, chosen = step.rows(rows), np.array([0, 5, 1023, 1024, 3000, N_ROWS - 1])
     with spool.Spool() as rows_on_disk:
         for start in range(0, N_ROWS, 700):
             part = slice(start, start + 700)
             rows_on_disk.append(Rows(DATA.scores[part], DATA.group_proba[part], rows.groups, None), None)
         np.testing.assert_allclose(rows_on_disk.group_mass(), rows.group_mass(), rtol=1e-12)
-        with rows_on_disk.mapped(make_problem) as mapped:
+        with rows_on_disk.mapped(step.rows) as mapped:
             np.testing.assert_allclose(mapped.mean_constant(), expected.mean_constant(), rtol=1e-12)
-            for found, wanted in zip(mapped.gather(chosen), expected.gather(chosen), strict=True):
-                np.testing.assert_allclose(found, wanted, rtol=1e-12)
-            one, other = mapped.subset(chosen), expected.subset(chosen)
-            np.testing.assert_allclose(one.design, other.design, atol=1e-12)
+            found, wanted = mapped.take(chosen), expected.take(chosen)
+            for name in ("design", "constant", "weights"):
+                np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), rtol=1e-12)
+            np.testing.assert_allclose(mapped.sample(6).design, expected.sample(6).design, atol=1e-12)
 
 
 def test_weights_of_a_map_count_and_rows_of_weight_zero_do_not(table_path, small_memory):
@@ -254,7 +250,7 @@ def test_an_estimator_keeps_its_models_and_fits_its_parity_step_on_the_table(reg
     path = tmp_path / "people.parquet"
     frame.assign(note="x").to_parquet(path)
     before = model.postprocessor_
-    expected = make_step(random_state=3).fit(*model._nuisances(frame, None))
+    expected = make_step(random_state=3).fit(*model.predict_scores(frame))
     try:
         estimator = model.estimator_
         assert fit_table(model, path) is model

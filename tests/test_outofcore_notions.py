@@ -57,7 +57,7 @@ def test_a_fit_on_a_map_ends_where_a_fit_in_memory_ends(case, tmp_path, small_me
     np.testing.assert_allclose(mapped.group_prior_, expected.group_prior_, rtol=1e-12)
     assert mapped.certificate_.excess.max() <= 1e-5
     # both gaps are below tol on the scale of the atoms
-    unit = mapped.policy_.cost.unit(mapped.policy_.support)
+    unit = mapped.policy_.cost.unit(mapped.policy_.grid)
     assert abs(mapped.certificate_.entropic_risk - expected.certificate_.entropic_risk) <= 4e-6 * unit
 
 
@@ -81,7 +81,7 @@ def test_an_estimator_fits_follows_and_predicts_files(name, tmp_path):
     frame.assign(note="x", who=np.arange(len(frame))).to_parquet(path)
     model = fit_table(pickle.loads(fitted(name)), path)
     step = model.postprocessor_
-    assert excess_on(step, *model._nuisances(frame, None)) <= 1.001
+    assert excess_on(step, *model.predict_scores(frame)) <= 1.001
     written = tmp_path / "out.parquet"
     assert predict_table(model, path, written, keep=["who"], block_rows=1000) == len(frame)
     drawn = pa.parquet.read_table(written)["prediction"].to_pylist()

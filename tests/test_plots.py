@@ -284,8 +284,8 @@ def test_the_lift_is_what_the_policy_adds_for_a_sure_row_whatever_the_gauge():
     rows = make_population(500, n_groups=3, random_state=0)
     model = ParityPostprocessor(epsilon=0.02, beta=20.0).fit(rows.scores, rows.group_proba)
     lift = TiltDisplay.from_model(model).lift
-    atoms, score = model.policy_.support.normalised(), float(rows.scores.mean())
-    normal = float(model.policy_.support.scale(np.array([score]))[0])
+    atoms, score = model.policy_.grid.normalised(), float(rows.scores.mean())
+    normal = float(model.policy_.grid.scale(np.array([score]))[0])
     pmf = model.predict_pmf(np.full(3, score), np.eye(3))
     added = np.log(np.maximum(pmf, 1e-300)) / model.beta_ + (normal - atoms) ** 2
     likely = (pmf > 1e-30).all(axis=0)

@@ -7,23 +7,23 @@ import pytest
 
 from evenhand._kernels.chunks import get_num_threads, set_num_threads
 from evenhand.dual.grid import (
-    Support,
+    Grid,
     automatic_beta,
     automatic_bounds,
     automatic_n_atoms,
-    make_support,
+    make_grid,
     paper_beta,
-    uniform_support,
+    uniform_grid,
 )
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.estimators.postprocessor import ParityPostprocessor
 
 
-def make_policy(n_groups=3, n_atoms=21, beta=30.0, seed=0, support=None):
+def make_policy(n_groups=3, n_atoms=21, beta=30.0, seed=0, grid=None):
     rng = np.random.default_rng(seed)
-    support = support or uniform_support(100.0, 300.0, n_atoms)
+    grid = grid or uniform_grid(100.0, 300.0, n_atoms)
     prior = rng.dirichlet(5 * np.ones(n_groups))
-    return SoftmaxPolicy(support, prior, 0.3 * rng.normal(size=(len(support.atoms), n_groups)), beta)
+    return SoftmaxPolicy(grid, prior, 0.3 * rng.normal(size=(len(grid.atoms), n_groups)), beta)
 
 
 def make_rows(policy, n_rows=1500, seed=1):
@@ -33,8 +33,8 @@ def make_rows(policy, n_rows=1500, seed=1):
 
 def plain_pmf(policy, scores, proba):
     """Equation (7) of the paper, on the scale where the atoms span [-1, 1]."""
-    low, high = policy.support.atoms[[0, -1]]
-    atoms = (2 * policy.support.atoms - low - high) / (high - low)
+    low, high = policy.grid.atoms[[0, -1]]
+    atoms = (2 * policy.grid.atoms - low - high) / (high - low)
     eta = (2 * scores - low - high) / (high - low)
     logits = (1 - proba / policy.group_prior) @ policy.tilt.T - (eta[:, None] - atoms) ** 2
     powers = np.exp(policy.temperature * (logits - logits.max(axis=1, keepdims=True)))
@@ -46,9 +46,7 @@ POLICIES = {
     "three groups": make_policy(),
     "five groups, cold": make_policy(n_groups=5, n_atoms=201, beta=20_000.0),
     "two atoms": make_policy(n_atoms=2),
-    "uneven atoms": make_policy(
-        support=Support(np.array([100.0, 101.0, 150.0, 290.0, 300.0]), (-np.inf, np.inf))
-    ),
+    "uneven atoms": make_policy(grid=Grid(np.array([100.0, 101.0, 150.0, 290.0, 300.0]), (-np.inf, np.inf))),
 }
 
 
@@ -66,21 +64,21 @@ def test_means_and_quantiles_are_those_of_the_pmf(case):
     policy = POLICIES[case]
     rows = make_rows(policy)
     pmf = plain_pmf(policy, *rows)
-    np.testing.assert_allclose(policy.mean(*rows), pmf @ policy.support.atoms, rtol=1e-9)
+    np.testing.assert_allclose(policy.mean(*rows), pmf @ policy.grid.atoms, rtol=1e-9)
     cumulated = pmf.cumsum(axis=1)
     levels = np.random.default_rng(2).uniform(0.001, 0.999, len(pmf))
     for level in (0.1, 0.5, levels):
         index = (cumulated < np.reshape(level, (-1, 1))).sum(axis=1)
         answer = policy.quantile(*rows, level)
         at_an_edge = np.abs(cumulated - np.reshape(level, (-1, 1))).min(axis=1) < 1e-9
-        assert np.array_equal(answer[~at_an_edge], policy.support.atoms[index][~at_an_edge])
+        assert np.array_equal(answer[~at_an_edge], policy.grid.atoms[index][~at_an_edge])
 
 
 def test_draws_have_the_frequencies_of_the_pmf():
     policy = make_policy(n_atoms=7, beta=3.0)
     scores, proba = np.full(200_000, 170.0), np.tile([0.2, 0.5, 0.3], (200_000, 1))
     draws = policy.draw(scores, proba, np.random.default_rng(0).random(200_000))
-    frequencies = (draws[:, None] == policy.support.atoms).mean(axis=0)
+    frequencies = (draws[:, None] == policy.grid.atoms).mean(axis=0)
     expected = policy.pmf(scores[:1], proba[:1])[0]
     assert np.all(np.abs(frequencies - expected) < 5 * np.sqrt(expected / 200_000))
 
@@ -188,25 +186,25 @@ def test_the_automatic_beta_adds_next_to_nothing_to_the_risk():
 @pytest.mark.parametrize("constant", [0.0, 1.0, -5e4, 1e15, 1e-300, 1e300])
 def test_constant_scores_get_distinct_atoms_around_them(constant):
     low, high = automatic_bounds(np.full(5, constant))
-    support = uniform_support(low, high, 201)
+    grid = uniform_grid(low, high, 201)
     assert low <= constant <= high
-    assert np.all(np.diff(support.atoms) > 0)
-    assert np.all(np.isfinite(support.normalised()))
+    assert np.all(np.diff(grid.atoms) > 0)
+    assert np.all(np.isfinite(grid.normalised()))
 
 
 @pytest.mark.parametrize("bounds", [(0.0, 1.0), (-3.0, 7.0), (1e8, 1e8 + 1), (-1e308, 1e308), (0.1, 0.7)])
 def test_uniform_atoms_reach_both_bounds_and_normalise_to_plus_and_minus_one(bounds):
-    support = uniform_support(*bounds, 57)
-    assert (support.atoms[0], support.atoms[-1]) == bounds
-    np.testing.assert_allclose(support.normalised(), np.linspace(-1, 1, 57), atol=1e-6)
-    assert (support.normalised()[0], support.normalised()[-1]) == (-1.0, 1.0)
+    grid = uniform_grid(*bounds, 57)
+    assert (grid.atoms[0], grid.atoms[-1]) == bounds
+    np.testing.assert_allclose(grid.normalised(), np.linspace(-1, 1, 57), atol=1e-6)
+    assert (grid.normalised()[0], grid.normalised()[-1]) == (-1.0, 1.0)
 
 
 def test_the_support_covers_the_scores_unless_told_otherwise():
     scores = np.array([2.0, 5.0, 3.0])
-    assert make_support("auto", "auto", scores).bounds == pytest.approx((1.94, 5.06))  # a margin of 2 %
-    assert make_support(5, (0, 10), scores).atoms.tolist() == [0.0, 2.5, 5.0, 7.5, 10.0]
-    own = make_support([1, 2, 4], "auto", scores)
+    assert make_grid("auto", "auto", scores).bounds == pytest.approx((1.94, 5.06))  # a margin of 2 %
+    assert make_grid(5, (0, 10), scores).atoms.tolist() == [0.0, 2.5, 5.0, 7.5, 10.0]
+    own = make_grid([1, 2, 4], "auto", scores)
     assert own.atoms.tolist() == [1.0, 2.0, 4.0]
     assert own.count_outside(scores) == 0
-    assert make_support([1, 2, 4], (2, 3), scores).count_outside(scores) == 1
+    assert make_grid([1, 2, 4], (2, 3), scores).count_outside(scores) == 1

@@ -235,6 +235,7 @@ def test_many_groups_of_the_papers_data_from_pandas_and_polars(data_home, case):
         model = ParityRegressor(
             Ridge(),
             make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
+            atoms=31,
             min_group_size=30,
             small_groups="merge",
         )

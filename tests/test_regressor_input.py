@@ -26,7 +26,10 @@ def fitted():
 
 BAD = {
     "groups are missing": ({"sensitive_features": None}, "sensitive_features is missing"),
-    "groups are too few": ({"sensitive_features": [0, 1]}, "sensitive_features has 2 rows, but X has 1500"),
+    "groups are too few": (
+        {"sensitive_features": [0, 1]},
+        "sensitive_features has 2 rows, but there are 1500",
+    ),
     "one group only": ({"sensitive_features": np.zeros(1500)}, "needs two groups or more"),
     "a label is missing": ({"sensitive_features": [None] * 10 + [1] * 1490}, "missing in 10 rows"),
     "target too short": ({"y": np.zeros(3)}, "inconsistent numbers of samples"),

@@ -103,7 +103,7 @@ def test_the_gap_is_the_distance_that_was_asked_for(rows, parity, metric):
 
 def test_scores_of_many_groups_are_measured_a_few_groups_at_a_time(model, rows, monkeypatch):
     whole = gathered(model, rows[1], n_tolerances=0).before.ks
-    monkeypatch.setattr("evenhand.reporting.measure.MOST_ENTRIES", 2 * len(rows[1].target))
+    monkeypatch.setattr("evenhand.metrics.measure.MOST_ENTRIES", 2 * len(rows[1].target))
     assert gathered(model, rows[1], n_tolerances=0).before.ks.tolist() == whole.tolist()
 
 
@@ -112,7 +112,7 @@ def test_other_tolerances_are_judged_by_rows_that_had_no_part_in_them(model, row
     new = rows[1]
     facts = gathered(model, new)
     step = model.postprocessor_
-    scores, proba = model._nuisances(new.data, None)
+    scores, proba = model.predict_scores(new.data)
     codes = np.unique(NAMES[new.sensitive_features], return_inverse=True)[1]
     settings = {**step.get_params(), "atoms": step.atoms_, "bounds": step.bounds_, "beta": step.beta_}
     others = [stage for stage in facts.tolerances if not stage.fitted]
@@ -329,7 +329,7 @@ def test_markdown_shows_hostile_names_as_text(hostile):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"sensitive_features": None}, "pass sensitive_features"),
+        ({"sensitive_features": None}, "sensitive_features is missing: pass the group of each row"),
         ({"sensitive_features": ["west"] * 1201}, "has not seen"),
         ({"n_tolerances": -1}, "must not be negative"),
         ({"sample_weight": [-1.0] * 1201}, "must not be negative"),

@@ -15,6 +15,7 @@ from tests.golden import answers
 STORED = Path(__file__).parent / "golden" / "answers.npz"
 # numba rounds the stochastic kernels' loops one way when it compiles them, and another way from its cache
 STOCHASTIC = ("sgd", "acsa")
+MEASURED = ("risk", "violation", "ks")  # numbers about answers: sums may be taken in another order
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +30,12 @@ def test_multipliers_and_predictions_are_the_same_bits_as_before(name, stored):
     exact = str(stored["processor"]) == llvmlite.binding.get_host_cpu_name()
     for part, found in answers.CASES[name]().items():
         before = stored[f"{name}: {part}"]
-        if exact and not any(word in name for word in STOCHASTIC):
-            np.testing.assert_array_equal(found, before, err_msg=part)
-        else:
+        if not exact or any(word in name for word in STOCHASTIC):
             np.testing.assert_allclose(found, before, rtol=1e-6, atol=1e-9, err_msg=part)
+        elif part in MEASURED:
+            np.testing.assert_allclose(found, before, rtol=1e-12, atol=1e-13, err_msg=part)
+        else:
+            np.testing.assert_array_equal(found, before, err_msg=part)
 
 
 def test_no_answer_is_left_out(stored):

@@ -1,7 +1,6 @@
 """The paper's stochastic optimisers against SciPy, their NumPy twins, and their own theory."""
 
 import pickle
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,16 +9,12 @@ from scipy.special import softmax
 
 from evenhand._kernels import reference_stochastic as reference
 from evenhand.dual.objective import evaluate
-from evenhand.dual.parity import make_parity
-from evenhand.dual.problem import DualProblem
 from evenhand.dual.projected import (
     gradient_map_norm,
     merge,
     projected_gradient,
-    projected_objective,
     smoothness,
     split,
-    stochastic_gradient,
 )
 from evenhand.solvers import schedules, stochastic
 from evenhand.solvers.acsa import AcSa, AcSa2
@@ -27,7 +22,8 @@ from evenhand.solvers.base import run
 from evenhand.solvers.result import Status
 from evenhand.solvers.sgd import Sgd
 from evenhand.solvers.sgd3 import Sgd3
-from tests.problems import NOTIONS, plain_distance
+from tests.paper_form import projected_objective, stochastic_gradient
+from tests.problems import NOTIONS, make_problem, plain_distance, with_rows
 
 SOLVERS = {
     "sgd": Sgd,
@@ -46,11 +42,11 @@ def population(n=4000, m=41, beta=60.0, epsilon=0.01, parity="pmf", weights=None
     x = np.random.default_rng(seed).normal(size=(n, 3))
     logits = np.stack([2.0 * x[:, 0], 1.6 * x[:, 1] - 0.6 * x[:, 0] + 0.6, np.zeros(n)], axis=1)
     atoms = np.linspace(-1.0, 1.0, m)
-    return DualProblem.from_rows(
+    return make_problem(
         0.9 * np.tanh(x @ np.array([0.5, 0.2, 0.3])),
         softmax(logits, axis=1),
         atoms=atoms,
-        parity=make_parity(parity, atoms),
+        parity=parity,
         slack=np.full(3, epsilon),
         temperature=beta,
         weights=weights,
@@ -61,7 +57,7 @@ def risk(problem, multipliers):
     costs = problem.costs()
     tilt = problem.parity.operator.adjoint(multipliers)
     policy = softmax(problem.temperature * (problem.imbalance() @ tilt.T - costs), axis=1)
-    return problem.weights @ (policy * costs).sum(axis=1)
+    return problem.rows.weights @ (policy * costs).sum(axis=1)
 
 
 def optimum(problem):
@@ -113,7 +109,7 @@ def test_mean_of_the_row_gradients_is_the_gradient(parity, weighted):
     point = random.random((2, *problem.multipliers_shape)) * 0.2
     rows = [stochastic_gradient(problem, point, np.array([i])) for i in range(200)]
     full = projected_gradient(problem, evaluate(problem, merge(point)).violation)
-    np.testing.assert_allclose(np.tensordot(problem.weights, rows, axes=1), full, atol=1e-13)
+    np.testing.assert_allclose(np.tensordot(problem.rows.weights, rows, axes=1), full, atol=1e-13)
     batch = stochastic_gradient(problem, point, np.array([3, 5, 5]))
     np.testing.assert_allclose(batch, (rows[3] + 2 * rows[5]) / 3, atol=1e-14)
 
@@ -221,10 +217,10 @@ def test_integer_weights_mean_repeated_rows():
     counts = np.random.default_rng(0).integers(1, 4, size=300)
     problem = population(n=300, m=9, weights=counts / counts.sum())
     rows = np.repeat(np.arange(300), counts)
-    repeated = replace(
+    repeated = with_rows(
         problem,
-        design=np.ascontiguousarray(problem.design[:, rows]),
-        constant=problem.constant[rows],
+        design=np.ascontiguousarray(problem.rows.design[:, rows]),
+        constant=problem.rows.constant[rows],
         weights=np.full(len(rows), 1.0 / len(rows)),
     )
     options = {"n_steps": 200_000, "sampling": "replacement", "random_state": 0}
@@ -232,7 +228,7 @@ def test_integer_weights_mean_repeated_rows():
     gain = evaluate(problem, np.zeros(problem.multipliers_shape)).value - first.objective
     assert first.objective == pytest.approx(evaluate(repeated, first.multipliers).value, abs=1e-12)
     assert abs(first.objective - second.objective) < 0.02 * gain
-    ignored = evaluate(replace(problem, weights=np.full(300, 1 / 300)), first.multipliers).value
+    ignored = evaluate(with_rows(problem, weights=np.full(300, 1 / 300)), first.multipliers).value
     assert abs(first.objective - ignored) > 1e-5  # so that the check above can fail
 
 
@@ -327,11 +323,11 @@ def test_sgd3_makes_the_gradient_map_small(epsilon):
 
 
 def pieces(problem, n_pieces=7):
-    """The rows of `problem`, untouched, as a stream of smaller problems (`subset` would recentre them)."""
+    """The rows of `problem`, untouched, as a stream of smaller problems (`sample` would recentre them)."""
     for rows in np.array_split(np.arange(problem.n_rows), n_pieces):
         weights = np.full(len(rows), 1.0 / len(rows))
-        design = np.ascontiguousarray(problem.design[:, rows])
-        yield replace(problem, design=design, constant=problem.constant[rows], weights=weights)
+        design = np.ascontiguousarray(problem.rows.design[:, rows])
+        yield with_rows(problem, design=design, constant=problem.rows.constant[rows], weights=weights)
 
 
 @all_solvers
@@ -361,6 +357,22 @@ def test_a_stream_may_outlast_its_plan(name):
     assert np.abs(reached.violation).max() < np.abs(zero.violation).max()
 
 
+@all_solvers
+def test_a_stream_goes_on_in_smaller_batches_than_its_plan_was_made_for(name):
+    """The compiled loops read the plan without a look at its end."""
+    stream = population(n=3000, m=9)
+    first, *rest = pieces(stream)
+    coarse, fine = SOLVERS[name](n_steps=3000, batch_size=64), SOLVERS[name](n_steps=3000)
+    state = coarse.feed(first, coarse.init(stream))
+    assert state.outlasts_plan(1)
+    assert not state.outlasts_plan(64)
+    for piece in rest:
+        state = fine.feed(piece, state)
+        assert not state.outlasts_plan(1)
+    assert state.n_gradient_rows == 3000
+    assert np.isfinite(state.multipliers).all()
+
+
 def test_weights_of_fresh_rows_scale_their_gradients():
     problem = population(n=30, m=5, weights=np.random.default_rng(0).dirichlet(np.ones(30)))
     solver = Sgd(n_steps=30, batch_size=30, step_size=0.1)
@@ -380,7 +392,7 @@ def test_warm_start_is_kept():
 
 def test_rows_that_tell_nothing_about_groups_leave_everything_at_zero():
     problem = population(n=50, m=5)
-    blind = replace(problem, design=problem.design * np.array([[0.0], [0.0], [1.0]]))
+    blind = with_rows(problem, design=problem.rows.design * np.array([[0.0], [0.0], [1.0]]))
     for make in SOLVERS.values():
         assert (finish(make(n_steps=200, random_state=0), blind).multipliers == 0.0).all()
 

@@ -8,10 +8,10 @@ import pytest
 from scipy.optimize import linprog
 
 from evenhand import ParityPostprocessor
+from evenhand._utils.stored import find_fault
 from evenhand.dual.costs import CostMatrix, Huber, Pinball
 from evenhand.dual.imbalance import ImbalanceModel, stratum_sums
-from evenhand.estimators.cells import Notion
-from evenhand.modelfile.registry import find_fault
+from evenhand.estimators.cells import Cells
 
 N_ROWS, N_GROUPS, N_CLASSES = 80, 3, 3
 RNG = np.random.default_rng(0)
@@ -248,6 +248,6 @@ def test_a_cost_matrix_from_a_file_that_is_none_is_refused(matrix):
     ],
 )
 def test_a_notion_from_a_file_that_is_none_is_refused(change, message):
-    sound = Notion(("sex",), (("a", "b"),), separate=False, classes=("no", "yes"))
+    sound = Cells(("sex",), (("a", "b"),), separate=False, classes=("no", "yes"))
     assert find_fault(sound) is None
     assert message in find_fault(replace(sound, **change))

@@ -225,8 +225,8 @@ def test_a_shift_is_seen_and_followed():
 def test_plans_of_a_stochastic_solver_are_no_longer_than_its_memory():
     model = ParityPostprocessor(atoms=21, solver="sgd3", random_state=0)
     feed(model, 10, 0, BEFORE, half_life=2 * BLOCK_ROWS)
-    walk = model.stream_.record.walk
-    assert sum(phase.n_updates for phase in walk.plan) <= 2 * BLOCK_ROWS
+    solver_state = model.stream_.record.solver_state
+    assert sum(phase.n_updates for phase in solver_state.plan) <= 2 * BLOCK_ROWS
 
 
 def test_an_interrupt_inside_a_solve_leaves_the_stream_as_it_was(monkeypatch):
@@ -278,8 +278,8 @@ def record_fields(tree):
     return stream_fields(tree)["record"]["object"]["fields"]
 
 
-def standing_fields(tree):
-    return stream_fields(tree)["standing"]["object"]["fields"]
+def step_fields(tree):
+    return stream_fields(tree)["step"]["object"]["fields"]
 
 
 def moment_fields(tree):
@@ -287,14 +287,14 @@ def moment_fields(tree):
 
 
 def walk_fields(tree):
-    return record_fields(tree)["walk"]["object"]["fields"]
+    return record_fields(tree)["solver_state"]["object"]["fields"]
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda tree: stream_fields(tree).update(n_rows=-1), "counts of rows"),
-        (lambda tree: stream_fields(tree).update(standing=None), "no policy"),
+        (lambda tree: stream_fields(tree).update(step=None), "no step"),
         (lambda tree: stream_fields(tree).update(waiting_proba=[]), "waiting rows"),
         (lambda tree: record_fields(tree).update(weight=0.0), "weights"),
         (lambda tree: record_fields(tree).update(monitor=None), "charts"),
@@ -306,9 +306,9 @@ def walk_fields(tree):
         ),
         (lambda tree: walk_fields(tree).update(gradient=walk_fields(tree)["iterate"]), "gradient"),
         (lambda tree: tree["model"]["fitted"].update(stream_=3), "not a stream"),
-        (lambda tree: standing_fields(tree).update(cost=3), "not a cost"),
-        (lambda tree: standing_fields(tree).update(strata=3), "strata"),
-        (lambda tree: moment_fields(tree).update(strata=standing_fields(tree)["group_prior"]), "strata"),
+        (lambda tree: step_fields(tree).update(cost=3), "not a cost"),
+        (lambda tree: step_fields(tree).update(strata=3), "strata"),
+        (lambda tree: moment_fields(tree).update(strata=step_fields(tree)["group_prior"]), "strata"),
         (lambda tree: moment_fields(tree).update(policy=moment_fields(tree)["prior"]), "mean policy"),
         (lambda tree: moment_fields(tree).update(costs=moment_fields(tree)["groups"]), "those of its cost"),
     ],

@@ -12,7 +12,7 @@ from evenhand.datasets import make_population
 from evenhand.dual.imbalance import stratum_sums
 from evenhand.dual.objective import evaluate
 from evenhand.estimators.streaming import BLOCK_ROWS
-from evenhand.estimators.streaming.blocks import QUANTUM, _on_wider_grid, make_problem, round_proba
+from evenhand.estimators.streaming.blocks import QUANTUM, _on_wider_grid, block_problem, round_proba
 from evenhand.estimators.streaming.grid import Extension, extend
 from evenhand.estimators.streaming.moments import measure, moment_shift
 from tests.notions import (
@@ -103,25 +103,23 @@ def block_of(case, n_rows=BLOCK_ROWS, seed=5):
     """A fitted model's problem, columns and strata on rows of its stream."""
     model = case.model().fit(*case.rows(3000), strata=case.strata)
     scores, columns = case.rows(n_rows, seed)
-    standing = model._stream_of_fit().standing
-    settings = model._stream_settings(model._rows(scores, columns), None)
-    return model, standing, make_problem(standing, scores, columns, settings), columns
+    return model, model.step_, block_problem(model.step_, scores, columns), columns
 
 
 @every_case
 def test_moments_are_those_of_the_plain_policy(case):
-    _, standing, problem, columns = block_of(case)
+    _, step, problem, columns = block_of(case)
     problem = replace(problem, temperature=20.0)  # the kernel drops chances that are next to none
     multipliers = random_multipliers(problem)
     policy, exponents = plain_policy(problem, multipliers)
-    found = measure(problem, columns, multipliers, standing.strata)
-    totals = stratum_sums(columns, standing.strata)
+    found = measure(problem, columns, multipliers, step.strata)
+    totals = stratum_sums(columns, step.strata)
     for name, weights in {"groups": columns, "squares": columns**2, "crossed": columns * totals}.items():
         np.testing.assert_allclose(getattr(found, name), weights.T @ policy / len(policy), atol=1e-9)
     np.testing.assert_allclose(found.policy, policy.mean(axis=0), atol=1e-9)
     np.testing.assert_allclose(found.peak - found.constant, exponents.max(axis=1).mean(), atol=1e-9)
     prior = columns.mean(axis=0)
-    imbalance = totals / stratum_sums(prior, standing.strata) - columns / prior
+    imbalance = totals / stratum_sums(prior, step.strata) - columns / prior
     operator = problem.parity.operator
     violation = operator.apply(policy.T @ imbalance / len(policy))
     np.testing.assert_allclose(found.violation(operator), violation, atol=1e-9)
@@ -131,12 +129,12 @@ def test_moments_are_those_of_the_plain_policy(case):
 
 @every_case
 def test_a_few_rows_with_the_shift_have_the_gradient_of_all_rows(case):
-    model, standing, whole, columns = block_of(case)
-    some = replace(whole, design=whole.design[:, :300].copy(), constant=whole.constant[:300])
-    some = replace(some, weights=np.full(300, 1 / 300))
+    model, step, whole, columns = block_of(case)
+    few = whole.rows.take(np.arange(300))
+    some = replace(whole, rows=replace(few, weights=np.full(300, 1 / 300)))
     point = random_multipliers(whole, size=0.05)
     here, there = (
-        measure(problem, columns[: problem.n_rows], point, standing.strata) for problem in (some, whole)
+        measure(problem, columns[: problem.n_rows], point, step.strata) for problem in (some, whole)
     )
     shifted = replace(some, moment_shift=moment_shift(here, there, model.group_prior_))
     np.testing.assert_allclose(
@@ -146,8 +144,8 @@ def test_a_few_rows_with_the_shift_have_the_gradient_of_all_rows(case):
 
 @every_case
 def test_a_stream_that_starts_from_a_fit_knows_its_violation(case):
-    model, standing, problem, columns = block_of(case)
-    block = measure(problem, columns, standing.multipliers, standing.strata)
+    model, step, problem, columns = block_of(case)
+    block = measure(problem, columns, model.multipliers_, step.strata)
     operator = problem.parity.operator
     matched = block.matched(model.result_.violation, model.group_prior_, operator)
     np.testing.assert_allclose(matched.violation(operator), model.result_.violation, atol=1e-9)
@@ -187,14 +185,14 @@ def test_extending_the_grid_keeps_the_policy_and_the_risk_on_the_atoms_that_were
     case = Case({"cost": cost, "epsilon": 0.03})
     model, old, problem, columns = block_of(case)
     scores = case.rows(BLOCK_ROWS, 5)[0]
-    support = extend(old.support, Extension(4, 9))
-    block = measure(problem, columns, old.multipliers)
-    wider, moved, _ = _on_wider_grid(old, support, block, block)
-    pmf = wider.make_policy().pmf(scores, columns)[:, 4:19]
+    grid = extend(old.grid, Extension(4, 9))
+    block = measure(problem, columns, model.multipliers_)
+    wider, carried, moved, _ = _on_wider_grid(old, model.multipliers_, grid, block, block)
+    pmf = wider.policy(carried).pmf(scores, columns)[:, 4:19]
     pmf /= pmf.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(pmf, model.predict_pmf(scores, columns), atol=1e-9)
-    units = old.cost.unit(old.support), old.cost.unit(support)
-    for moments, unit, where in ((block, units[0], old.support), (moved, units[1], support)):
+    units = old.cost.unit(old.grid), old.cost.unit(grid)
+    for moments, unit, where in ((block, units[0], old.grid), (moved, units[1], grid)):
         terms = old.cost.model(where)
         gain = (moments.costs * terms.loadings.T).sum() + moments.policy @ terms.offset
         assert unit * (moments.constant - gain) == pytest.approx(risk_on(model, scores, columns), rel=1e-6)
@@ -249,7 +247,7 @@ def test_an_estimator_goes_on_in_any_chunks(name):
     assert whole.postprocessor_.tilt_.tobytes() == parts.postprocessor_.tilt_.tobytes()
     assert whole.postprocessor_.stream_.record.weight == 4 * BLOCK_ROWS + 3000
     fresh = people(50_000, seed=2)[0]
-    scores, columns = whole._nuisances(fresh, None)
+    scores, columns = whole.predict_scores(fresh)
     assert excess_on(whole.postprocessor_, scores, columns) <= 1.35
     labels = set(getattr(whole, "classes_", whole.postprocessor_.atoms_))
     assert set(whole.predict(fresh[:500])) <= labels

@@ -12,12 +12,12 @@ from evenhand.datasets import make_population
 from evenhand.dual.objective import evaluate
 from evenhand.dual.parity import make_parity
 from evenhand.estimators.streaming import BLOCK_ROWS
-from evenhand.estimators.streaming.blocks import FIRST_MARK, _on_wider_grid, make_problem, round_proba
+from evenhand.estimators.streaming.blocks import FIRST_MARK, _on_wider_grid, block_problem, round_proba
 from evenhand.estimators.streaming.grid import Extension, extend
 from evenhand.estimators.streaming.moments import measure, moment_shift
 from evenhand.exceptions import ClippingWarning
 from evenhand.metrics import risk
-from tests.problems import plain_policy, random_multipliers, random_problem, random_rows
+from tests.problems import make_problem, plain_policy, random_multipliers, random_problem, random_rows
 
 SOLVERS = ("auto", "sgd3", "sgd3+acsa2")
 
@@ -49,8 +49,8 @@ def fresh_rows(n_rows=100_000, **options):
 def violation_on(model, scores, group_proba):
     """Largest violation on rows with their own prior, straight from its definition."""
     masses = model.predict_pmf(scores, group_proba).T @ (1.0 - group_proba / group_proba.mean(axis=0))
-    parity = make_parity(model.parity, model.policy_.support.normalised())
-    unit = model.policy_.support.half_width if parity.in_outcome_units else 1.0
+    parity = make_parity(model.parity, model.policy_.grid.normalised())
+    unit = model.policy_.grid.half_width if parity.in_outcome_units else 1.0
     return unit * parity.norm.value(parity.operator.apply(masses / len(scores))).max()
 
 
@@ -210,7 +210,7 @@ def test_the_rows_of_a_fit_count_as_the_first_of_the_stream():
 def test_a_stream_that_starts_from_a_fit_knows_its_violation():
     scores, proba = population(4000)
     model = ParityPostprocessor(epsilon=0.03, atoms=21).fit(scores, proba)
-    parity = make_parity("cdf", model.policy_.support.normalised())
+    parity = make_parity("cdf", model.policy_.grid.normalised())
     block = random_block_moments(model)
     matched = block.matched(model.result_.violation, model.group_prior_, parity.operator)
     np.testing.assert_allclose(matched.violation(parity.operator), model.result_.violation, atol=1e-12)
@@ -219,9 +219,7 @@ def test_a_stream_that_starts_from_a_fit_knows_its_violation():
 
 def random_block_moments(model):
     scores, proba = population(BLOCK_ROWS, seed=5)
-    settings = model._stream_settings(model._rows(scores, proba), None)
-    standing = model._stream_of_fit().standing
-    return measure(make_problem(standing, scores, proba, settings), proba, standing.multipliers)
+    return measure(block_problem(model.step_, scores, proba), proba, model.multipliers_)
 
 
 def test_a_new_fit_ends_the_stream():
@@ -255,12 +253,9 @@ def test_moments_are_those_of_the_plain_policy(parity):
 def test_a_few_rows_with_the_shift_have_the_gradient_of_all_rows():
     scores, proba = random_rows(400, n_groups=3)
     atoms = np.linspace(-1.0, 1.0, 9)
-    options = {"atoms": atoms, "parity": make_parity("cdf", atoms), "slack": np.full(3, 0.02)}
+    options = {"atoms": atoms, "parity": "cdf", "slack": np.full(3, 0.02)}
     options |= {"temperature": 20.0, "group_prior": proba.mean(axis=0)}
-    whole, some = (
-        type(random_problem()).from_rows(scores[rows], proba[rows], **options)
-        for rows in (slice(400), slice(50))
-    )
+    whole, some = (make_problem(scores[rows], proba[rows], **options) for rows in (slice(400), slice(50)))
     point = random_multipliers(whole, size=0.1)
     shift = moment_shift(
         measure(some, proba[:50], point), measure(whole, proba, point), options["group_prior"]
@@ -298,16 +293,14 @@ def test_extending_the_grid_keeps_the_policy_on_the_atoms_that_were_there():
     for parity, epsilon in (("cdf", 0.03), ("pmf", 0.006), ("mean", 0.02)):
         options = {"epsilon": epsilon, "atoms": 21, "beta": "paper"}  # soft: every atom keeps some mass
         model = ParityPostprocessor(parity=parity, **options).fit(scores, proba)
-        old = model._stream_of_fit().standing
-        support = extend(old.support, Extension(4, 9))
+        old = model.step_
+        grid = extend(old.grid, Extension(4, 9))
         block = random_block_moments(model)
-        wider, stream, _ = _on_wider_grid(old, support, block, block)
-        pmf = wider.make_policy().pmf(scores, proba)[:, 4:25]
+        wider, carried, stream, _ = _on_wider_grid(old, model.multipliers_, grid, block, block)
+        pmf = wider.policy(carried).pmf(scores, proba)[:, 4:25]
         pmf /= pmf.sum(axis=1, keepdims=True)
         np.testing.assert_allclose(pmf, model.predict_pmf(scores, proba), atol=1e-9)
-        assert wider.temperature / support.half_width**2 == pytest.approx(
-            old.temperature / old.support.half_width**2
-        )
+        assert wider.beta / grid.half_width**2 == pytest.approx(old.beta / old.grid.half_width**2)
         assert stream.groups.sum() == pytest.approx(1.0)
 
 

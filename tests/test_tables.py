@@ -175,7 +175,7 @@ def test_typed_files_that_are_damaged_or_ambiguous_are_refused_in_plain_words(tm
     (tmp_path / "empty.parquet").touch()
     (tmp_path / "no.arrow").write_bytes(b"not arrow at all")
     for name, message in (
-        ("twice.parquet", "the same name"),
+        ("twice.parquet", "duplicate field names"),
         ("empty.parquet", "cannot be read as parquet: it is empty"),
         ("no.arrow", r"no\.arrow cannot be read as arrow"),
     ):

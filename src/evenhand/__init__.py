@@ -3,7 +3,7 @@
 from evenhand import baselines, certificates, datasets, metrics, plots, solvers
 from evenhand._kernels.chunks import get_num_threads, set_num_threads
 from evenhand._utils.version import __version__
-from evenhand.dual import costs
+from evenhand.dual import costs, parity
 from evenhand.estimators import ParityClassifier, ParityRegressor, table_pipeline
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.audit import audit
@@ -28,6 +28,7 @@ __all__ = [
     "metrics",
     "model_card",
     "outofcore",
+    "parity",
     "plots",
     "report",
     "save",

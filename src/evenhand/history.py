@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from evenhand._utils.text import capital
 from evenhand._utils.typing import FloatArray
-from evenhand._utils.validation import Rows
-from evenhand.dual.parity import make_parity
+from evenhand.dual.parity import find_parity, make_parity
 from evenhand.evaluation.heldout import read_held_out
 from evenhand.plots import ConvergenceDisplay
 from evenhand.solvers import Progress
@@ -17,7 +17,7 @@ GROWTH = 1.02  # of the gradients between two records that are kept: some hundre
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Record:
+class Iterate:
     """A solver between two steps."""
 
     n_iter: int
@@ -60,12 +60,12 @@ class History:
             raise ValueError(f"growth must be at least 1 and finite: got {growth!r}.")
         self.growth = growth
         self.solver = ""
-        self._kept: list[Record] = []
-        self._latest: Record | None = None
+        self._kept: list[Iterate] = []
+        self._latest: Iterate | None = None
 
     def __call__(self, progress: Progress) -> None:
         """Keep what the solver has reached; a fit that starts anew starts a new history."""
-        record = Record(progress.n_iter, progress.n_gradient_rows, np.array(progress.multipliers))
+        record = Iterate(progress.n_iter, progress.n_gradient_rows, np.array(progress.multipliers))
         if self._latest is not None and record.n_gradient_rows < self._latest.n_gradient_rows:
             self._kept = []
         self.solver, self._latest = progress.solver, record
@@ -73,7 +73,7 @@ class History:
             self._kept.append(record)
 
     @property
-    def records(self) -> tuple[Record, ...]:
+    def records(self) -> tuple[Iterate, ...]:
         """What was kept, in order, with the latest at the end."""
         if self._latest is None or self._latest is self._kept[-1]:
             return tuple(self._kept)
@@ -97,9 +97,9 @@ class History:
             raise ValueError("The history is empty: pass it as callback= to fit first.")
         if records[-1].multipliers.shape != model.multipliers_.shape:
             raise ValueError("The history is not of this model: its multipliers have another shape.")
-        rows = read_held_out(test, model, _groups_alone(model))
+        rows = read_held_out(test, model)
         policy = model.policy_
-        operator = make_parity(model.parity, policy.support.normalised()).operator
+        operator = make_parity(model.parity, policy.grid).operator
         measures = [
             rows.measure(replace(policy, tilt=operator.adjoint(each.multipliers))) for each in records
         ]
@@ -107,14 +107,8 @@ class History:
         reached = [each.risk for each in measures], [each.largest("ks") for each in measures]
         return ConvergenceDisplay.from_runs(
             {name or self.solver: (work, *reached)},
-            epsilon=float(model.epsilon_.max()) if model.parity == "cdf" else None,
-            risk_name="Risk (mean squared error)"
-            if rows.target is not None
-            else "Squared distance to scores",
+            epsilon=float(model.epsilon_.max()) if find_parity(model.parity).metric == "ks" else None,
+            risk_name=capital(policy.cost.score_risk_name)
+            if rows.target is None
+            else f"Risk ({policy.cost.risk_name})",
         )
-
-
-def _groups_alone(model: Any) -> Rows:
-    """No rows, and the labels of a fitted model's groups."""
-    labels = tuple(model.groups_.tolist())
-    return Rows(np.empty(0), np.empty((0, len(labels))), labels, None, model.policy_.strata)

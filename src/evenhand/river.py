@@ -12,6 +12,7 @@ import numpy as np
 from evenhand._utils.optional import import_optional
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import is_missing
+from evenhand.dual.parity import ParityNotion
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.estimators.streaming.monitor import Drift
 
@@ -88,7 +89,7 @@ class ParityRegressor(MiniBatchRegressor):  # type: ignore[misc]
         regressor: Any,
         classifier: Any,
         group_feature: Any = None,
-        parity: str = "cdf",
+        parity: str | ParityNotion = "cdf",
         epsilon: Any = 0.05,
         atoms: Any = "auto",
         bounds: Any = "auto",

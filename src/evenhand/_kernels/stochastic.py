@@ -58,7 +58,7 @@ def _apply_into(image, masses, operator, scales):
 
 @njit(**_VECTORISE)
 def _maximum(values):
-    """Largest entry; four running maxima, since one alone is a chain of waits."""
+    """Largest entry, by four running maxima: with one, each comparison would wait for the last."""
     a, b, c, d = values[0], values[0], values[0], values[0]
     n = values.shape[0]
     whole = n - n % 4

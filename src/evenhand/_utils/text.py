@@ -9,3 +9,12 @@ def plain(text: object) -> str:
     """
     words = " ".join(str(text).split())
     return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in words)
+
+
+def capital(text: str) -> str:
+    """The text with a capital first letter, and all else as it was.
+
+    >>> capital("mean KS")
+    'Mean KS'
+    """
+    return text[:1].upper() + text[1:]

@@ -1,4 +1,4 @@
-"""Inputs become arrays once, here at the border; what is wrong is said with the argument's name."""
+"""Validate public arguments: arrays of numbers in, or an error that names the argument."""
 
 import numbers
 from collections.abc import Hashable, Mapping, Sequence
@@ -135,7 +135,7 @@ def check_group_proba(
     With `groups`, the columns are put in their order by name, or refused. With `strata`, labels are
     `(stratum, name)`, and rows sum to at most one in each stratum.
     """
-    array, names = _to_numpy(group_proba, "group_proba")
+    array, names = to_numpy(group_proba, "group_proba")
     if array.ndim != 2:
         raise ValueError(
             f"group_proba must have shape (n_rows, n_groups): got {array.shape}. "
@@ -241,10 +241,10 @@ def check_levels(q: Any, n_rows: int) -> FloatArray:
 
 def as_floats(values: Any, name: str) -> FloatArray:
     """Values as float64, from lists, arrays, or series and frames of any library."""
-    return _as_float64(_to_numpy(values, name)[0], name)
+    return _as_float64(to_numpy(values, name)[0], name)
 
 
-def _to_numpy(values: Any, name: str) -> tuple[AnyArray, Sequence[Hashable] | None]:
+def to_numpy(values: Any, name: str) -> tuple[AnyArray, Sequence[Hashable] | None]:
     """An array, and the columns' names where there are any."""
     if type(values) is np.ndarray:
         return values, None
@@ -307,7 +307,7 @@ def _normalise(proba: FloatArray, tolerance: float, name: str = "group_proba") -
 
 def column_labels(group_proba: Any) -> Labels:
     """Names of the columns, or 0, 1, ... where they have none."""
-    array, names = _to_numpy(group_proba, "group_proba")
+    array, names = to_numpy(group_proba, "group_proba")
     return _column_labels(names, array.shape[1] if array.ndim == 2 else 0)
 
 

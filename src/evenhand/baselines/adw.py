@@ -7,15 +7,16 @@ import numpy as np
 from sklearn.utils import check_array, indexable
 from sklearn.utils.validation import _num_samples, check_consistent_length, validate_data
 
+from evenhand._utils.labels import read_groups
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import check_epsilon
 from evenhand.baselines.base import PmfRegressor, check_target, nearest_atom
 from evenhand.baselines.game import Game, Rows
 from evenhand.baselines.learners import LEARNERS, Learner, regressor
 from evenhand.baselines.saddle import find_saddle
-from evenhand.dual.grid import Support, make_support
+from evenhand.dual.grid import Grid, make_grid
 from evenhand.estimators.draws import RandomState
-from evenhand.estimators.groups import encode_groups, row_labels
+from evenhand.estimators.groups import check_groups
 
 TIGHTEST = 1e-6  # epsilon below which the bound on the prices grows no more
 ACCURACY = 0.5  # of the standard error of the loss, as the gap of duality to reach
@@ -114,23 +115,23 @@ class ADW(PmfRegressor):
         table = self._table(X)
         target = check_target(y, "ADW")
         check_consistent_length(table, target)
-        groups = encode_groups(row_labels(sensitive_features, len(target)))
-        support = self._support(target)
+        groups = check_groups(read_groups(sensitive_features, len(target)))
+        grid = self._support(target)
         slack = check_epsilon(self.epsilon, groups.labels)
         if not 1 <= self.min_iter <= self.max_iter:
             raise ValueError(
                 "min_iter and max_iter must be positive, the first at most the second: got "
                 f"{self.min_iter!r} and {self.max_iter!r}."
             )
-        unit = (support.atoms - support.atoms[0]) / np.ptp(support.atoms)
-        scaled = (support.clip(target) - support.atoms[0]) / np.ptp(support.atoms)
+        unit = (grid.atoms - grid.atoms[0]) / np.ptp(grid.atoms)
+        scaled = (grid.clip(target) - grid.atoms[0]) / np.ptp(grid.atoms)
         rows = Rows(scaled, groups.codes, unit, slack)
         game = Game.open(rows, self._learner(table), self._price_bound(slack))
         nu = self._nu(game)
         saddle = find_saddle(game, nu, self.min_iter, self.max_iter)
         used = np.flatnonzero(saddle.weights)
         validate_data(self, X, skip_check_array=True)  # notes the features' names and number
-        self.atoms_ = support.atoms
+        self.atoms_ = grid.atoms
         self.models_ = [game.models[number] for number in used]
         self.weights_ = saddle.weights[used]
         self.groups_ = np.fromiter(groups.labels, dtype=object)
@@ -152,12 +153,12 @@ class ADW(PmfRegressor):
         """Floats for the learners that have a name; an estimator gets X as it is."""
         return check_array(X, dtype=np.float64) if isinstance(self.learner, str) else indexable(X)[0]
 
-    def _support(self, target: FloatArray) -> Support:
+    def _support(self, target: FloatArray) -> Grid:
         bounds = self.bounds
         if isinstance(bounds, str) and bounds == "auto":
             low, high = float(target.min()), float(target.max())
             bounds = (low, high) if low < high else (low - 0.5, low + 0.5)
-        return make_support(self.atoms, bounds, target)
+        return make_grid(self.atoms, bounds, target)
 
     def _learner(self, table: Any) -> Learner:
         if not isinstance(self.learner, str):

@@ -7,14 +7,15 @@ import numpy as np
 from sklearn.utils import indexable
 from sklearn.utils.validation import _num_samples, check_consistent_length, validate_data
 
+from evenhand._utils.labels import Groups, match_groups, read_groups
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import Labels
 from evenhand.baselines.base import PmfRegressor, check_target, one_hot
 from evenhand.baselines.base_model import model_values
 from evenhand.baselines.transport import Transport
-from evenhand.dual.grid import make_support
+from evenhand.dual.grid import make_grid
 from evenhand.estimators.draws import RandomState
-from evenhand.estimators.groups import Groups, encode_groups, encode_known, row_labels
+from evenhand.estimators.groups import check_groups
 from evenhand.estimators.nuisances import default_regressor, fit_model
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.metrics import ks_unfairness
@@ -53,13 +54,14 @@ class AwareRegressor(PmfRegressor):
         (X,) = indexable(X)
         target = check_target(y, type(self).__name__)
         check_consistent_length(X, target)
-        groups = encode_groups(row_labels(sensitive_features, len(target)))
+        groups = check_groups(read_groups(sensitive_features, len(target)))
         estimator = default_regressor() if self.estimator is None else self.estimator
         model = fit_model(estimator, X, target, None, "estimator")
         rows, known = X, groups
         if X_unlabeled is not None:
             name, n_rows = "sensitive_features_unlabeled", _num_samples(X_unlabeled)
-            rows, known = X_unlabeled, encode_known(sensitive_features_unlabeled, n_rows, groups.labels, name)
+            unlabelled = read_groups(sensitive_features_unlabeled, n_rows, name)
+            rows, known = X_unlabeled, match_groups(unlabelled, groups.labels, name)
             _require_every_group(known, name)
         step = self._fit_step(model_values(model, rows), known)
         validate_data(self, X, skip_check_array=True)
@@ -72,7 +74,8 @@ class AwareRegressor(PmfRegressor):
         if sensitive_features is None:
             raise ValueError("This model is aware: pass the group of each row as sensitive_features.")
         labels: Labels = tuple(self.groups_.tolist())
-        known = encode_known(sensitive_features, _num_samples(rows), labels, "sensitive_features")
+        groups = read_groups(sensitive_features, _num_samples(rows))
+        known = match_groups(groups, labels, "sensitive_features")
         return self._pmf(model_values(self.estimator_, rows), known)
 
     @abstractmethod
@@ -153,7 +156,7 @@ class WassersteinBarycentre(AwareRegressor):
     def _fit_step(self, scores: FloatArray, groups: Groups) -> dict[str, Any]:
         if not 0.0 <= self.moved <= 1.0:
             raise ValueError(f"moved must lie between 0 (the regressor) and 1 (parity): got {self.moved!r}.")
-        atoms = make_support(self.atoms, self.bounds, scores).atoms
+        atoms = make_grid(self.atoms, self.bounds, scores).atoms
         transport = Transport.between(scores, groups.codes, len(groups.labels))
         moved = float(self.moved)
         if self.epsilon is not None:

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_consistent_length, validate_data
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import check_scores
 from evenhand.baselines.base import PmfRegressor, check_target, nearest_atom, one_hot
-from evenhand.dual.grid import make_support
+from evenhand.dual.grid import make_grid
 from evenhand.estimators.draws import RandomState
 from evenhand.estimators.nuisances import default_regressor, fit_model
 
@@ -59,7 +59,7 @@ class BaseModel(PmfRegressor):
         target = check_target(y, type(self).__name__)
         check_consistent_length(X, target)
         model = fit_model(self._base_estimator(), X, target, None, "estimator")
-        atoms = make_support(self.atoms, self.bounds, model_values(model, X)).atoms
+        atoms = make_grid(self.atoms, self.bounds, model_values(model, X)).atoms
         validate_data(self, X, skip_check_array=True)
         self.estimator_, self.atoms_ = model, atoms
         return self

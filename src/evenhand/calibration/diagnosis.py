@@ -1,12 +1,13 @@
 """How far group probabilities are from calibrated, and what that can cost in parity."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evenhand._utils.stored import Stored
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import Labels, check_prior
 from evenhand.calibration.rows import KnownRows, check_known_rows, log
@@ -22,7 +23,7 @@ MOST_DOUBT = 0.05  # of rows that are nearly certain
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CalibrationDiagnosis:
+class CalibrationDiagnosis(Stored):
     """How far group probabilities are from the groups of the rows, and what that can cost in parity.
 
     `_floor` is the mean of a figure, and `_limit` its 95 % quantile, over samples of the same size in which
@@ -53,6 +54,12 @@ class CalibrationDiagnosis:
     curve_count: IntArray  # number of its rows
     log_loss: float  # mean of -log tau of the row's group, raised to 1e-6 first
     brier_score: float  # mean over rows of the sum over groups of (tau_s - 1{S = s})^2
+
+    def faults(self) -> Iterator[str]:
+        """Figures for each group."""
+        arrays = [getattr(self, part.name) for part in fields(self) if part.type in (FloatArray, IntArray)]
+        if not all(isinstance(array, np.ndarray) and len(array) == len(self.groups) for array in arrays):
+            yield "its figures are not one for each group"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python numbers, lists and strings, ready for JSON; nan becomes None."""

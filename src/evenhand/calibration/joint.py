@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.linear_model import Ridge
 
+from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import check_weights
 from evenhand.calibration.logistic import fit_logistic
@@ -23,11 +24,12 @@ MOST_TERMS = 60  # five inputs at degree 3 have 55; beyond, the degree is lower
 # Pull of the coefficients to zero, in rows: what ridge and logistic regression have by default.
 PENALTY = 1.0
 MOST_COEFFICIENTS = 600  # of one map: Newton's steps take the cube of their number
+MOST_POWER = 10  # of an input in one term of a map that a file brings: far beyond what is fitted
 LEAST_GAIN = 1.0  # of a map that is kept, on rows that it has not seen, in standard errors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JointCalibrator:
+class JointCalibrator(Stored):
     """A polynomial in what both models say of a row: its softmax, or the score and itself added up.
 
     Inputs beyond those of the fit count as the farthest that it saw, so that nothing is extrapolated.
@@ -42,6 +44,26 @@ class JointCalibrator:
     powers: IntArray  # of each input in each term, (n_terms, n_inputs)
     coefficients: FloatArray  # (n_outputs, n_terms)
     offsets: FloatArray  # (n_outputs,)
+
+    def faults(self) -> Iterator[str]:
+        """A polynomial in as many inputs as there are scales for, with coefficients for every term."""
+        scales, powers = (self.low, self.high, self.centre, self.scale), self.powers
+        if self.link not in ("softmax", "shift"):
+            yield "its link is neither softmax nor shift"
+        elif not isinstance(powers, np.ndarray) or powers.dtype != np.int64 or powers.ndim != 2:
+            yield "its powers are not a table of integers"
+        elif not powers.size or powers.min() < 0 or powers.sum(axis=1).min() < 1 or powers.max() > MOST_POWER:
+            yield "its powers are not those of terms"
+        elif not all(is_floats(scale, powers.shape[1]) for scale in scales):
+            yield "its scales are not one number for each input"
+        elif not is_floats(self.coefficients, None, None) or not is_floats(self.offsets, None):
+            yield "its coefficients are not arrays of numbers"
+        elif self.coefficients.shape != (len(self.offsets), len(powers)) or not len(self.offsets):
+            yield "the shapes of its coefficients do not agree"
+        elif not all(np.isfinite(part).all() for part in (*scales, self.coefficients, self.offsets)):
+            yield "its numbers are not finite"
+        elif self.scale.min() <= 0:
+            yield "its scales are not positive"
 
     def __call__(self, inputs: FloatArray) -> FloatArray:
         """Probabilities, (n_rows, n_outputs), or scores, (n_rows,), of rows of `joint_inputs`."""
@@ -125,67 +147,67 @@ class JointRows:
         scales = low, high, centre, scale, powers, term_centre, term_scale
         return cls(inputs, weights, order, len(halves[0]), *scales, design)
 
-    def cross_fit(self, target: AnyArray, said: FloatArray) -> tuple[JointCalibrator | None, FloatArray]:
+    def cross_fit(self, target: AnyArray, outputs: FloatArray) -> tuple[JointCalibrator | None, FloatArray]:
         """A map from the inputs to `target`, and its values on the rows by maps that have not seen them.
 
-        Where these values do not have a smaller loss than what the model said, by more than a standard error,
-        there is no map, and what was said stays as it is; nor is there one of very many groups. The loss is
+        Where these values do not have a smaller loss than the outputs, by more than a standard error,
+        there is no map, and the outputs stay as they are; nor is there one of very many groups. The loss is
         the squared error for scores, the log loss for probabilities.
 
         Parameters
         ----------
         target : array of shape (n_rows,)
-            Outcomes that are numbers, or column of `said` that is the row's class or group.
-        said : array of shape (n_rows,) or (n_rows, n_columns)
+            Outcomes that are numbers, or column of `outputs` that is the row's class or group.
+        outputs : array of shape (n_rows,) or (n_rows, n_columns)
             Scores, or probabilities, of the model that the map is to mend.
         """
         first, second = slice(0, self.middle), slice(self.middle, None)
-        n_outputs = 1 if said.ndim == 1 else said.shape[1] - 1
+        n_outputs = 1 if outputs.ndim == 1 else outputs.shape[1] - 1
         too_many = n_outputs * len(self.design) > MOST_COEFFICIENTS
-        if too_many or not all(self._has_all(target, said, half) for half in (first, second)):
-            return None, said
-        mended, found = np.empty_like(said), []
+        if too_many or not all(self._has_all(target, outputs, half) for half in (first, second)):
+            return None, outputs
+        mended, found = np.empty_like(outputs), []
         for seen, unseen in ((first, second), (second, first)):
-            found.append(self._fit(target, said, seen))
-            mended[self.order[unseen]] = self._mend(found[-1], said, unseen)
-        gain = self.weights * (_losses(target, said) - _losses(target, mended))
+            found.append(self._fit(target, outputs, seen))
+            mended[self.order[unseen]] = self._mend(found[-1], outputs, unseen)
+        gain = self.weights * (_losses(target, outputs) - _losses(target, mended))
         if not gain.mean() > LEAST_GAIN * gain.std() / np.sqrt(len(gain)):
-            return None, said
-        whole = self._fit(target, said, slice(None), 0.5 * (found[0] + found[1]))
-        return self._calibrator(whole, said), mended
+            return None, outputs
+        whole = self._fit(target, outputs, slice(None), 0.5 * (found[0] + found[1]))
+        return self._calibrator(whole, outputs), mended
 
-    def _has_all(self, target: AnyArray, said: FloatArray, half: slice) -> bool:
+    def _has_all(self, target: AnyArray, outputs: FloatArray, half: slice) -> bool:
         """Whether a half has rows, and some of every class or group."""
         rows = self.order[half]
-        if said.ndim == 1:
+        if outputs.ndim == 1:
             return len(rows) > 0
-        return bool(np.bincount(target[rows], minlength=said.shape[1]).min() > 0)
+        return bool(np.bincount(target[rows], minlength=outputs.shape[1]).min() > 0)
 
     def _fit(
-        self, target: AnyArray, said: FloatArray, half: slice, start: FloatArray | None = None
+        self, target: AnyArray, outputs: FloatArray, half: slice, start: FloatArray | None = None
     ) -> FloatArray:
         """Coefficients of the design, (n_outputs, 1 + n_terms), learned from a part of its rows."""
         rows, design = self.order[half], self.design[:, half]
-        if said.ndim == 2:
-            return fit_logistic(design, target[rows], said.shape[1], self.weights[rows], PENALTY, start)
-        missing = target[rows] - said[rows]
+        if outputs.ndim == 2:
+            return fit_logistic(design, target[rows], outputs.shape[1], self.weights[rows], PENALTY, start)
+        missing = target[rows] - outputs[rows]
         ridge = Ridge(alpha=PENALTY).fit(design[1:].T, missing, sample_weight=self.weights[rows])
         return np.concatenate([[ridge.intercept_], ridge.coef_])[None]
 
-    def _mend(self, found: FloatArray, said: FloatArray, half: slice) -> FloatArray:
+    def _mend(self, found: FloatArray, outputs: FloatArray, half: slice) -> FloatArray:
         """What the map of such coefficients says of a part of the rows."""
         values = found @ self.design[:, half]
-        if said.ndim == 1:
-            shifted: FloatArray = said[self.order[half]] + values[0]
+        if outputs.ndim == 1:
+            shifted: FloatArray = outputs[self.order[half]] + values[0]
             return shifted
         return _softmax(np.vstack([np.zeros_like(values[:1]), values]))
 
-    def _calibrator(self, found: FloatArray, said: FloatArray) -> JointCalibrator:
+    def _calibrator(self, found: FloatArray, outputs: FloatArray) -> JointCalibrator:
         """The map in terms of the inputs as they are."""
         slopes = found[:, 1:] / self.term_scale
         offsets = found[:, 0] - slopes @ self.term_centre
         link = "shift"
-        if said.ndim == 2:  # the first column is what the others are compared with
+        if outputs.ndim == 2:  # the first column is what the others are compared with
             link = "softmax"
             slopes, offsets = np.vstack([np.zeros_like(slopes[:1]), slopes]), np.append(0.0, offsets)
         return JointCalibrator(
@@ -193,11 +215,11 @@ class JointRows:
         )
 
 
-def _losses(target: AnyArray, said: FloatArray) -> FloatArray:
+def _losses(target: AnyArray, outputs: FloatArray) -> FloatArray:
     """Loss of each row."""
-    if said.ndim == 1:
-        return (target - said) ** 2
-    return -log(said[np.arange(len(said)), target])
+    if outputs.ndim == 1:
+        return (target - outputs) ** 2
+    return -log(outputs[np.arange(len(outputs)), target])
 
 
 def _deal(n_rows: int, parts: Iterable[IntArray]) -> tuple[IntArray, IntArray]:

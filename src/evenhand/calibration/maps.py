@@ -1,5 +1,6 @@
 """Maps from group probabilities to calibrated ones."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,6 +8,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize, minimize_scalar
 from sklearn.isotonic import IsotonicRegression
 
+from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.calibration.rows import KnownRows, as_proba, check_known_rows, divide_by_sum, log
 
@@ -19,7 +21,7 @@ RIDGE = 0.01
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Calibrator:
+class Calibrator(Stored):
     """A map from group probabilities to calibrated ones, `softmax(a_s log tau_s + b_s)` or isotonic.
 
     It holds arrays and a string only. A row's answer does not depend on the rows beside it.
@@ -32,6 +34,23 @@ class Calibrator:
     knots_x: FloatArray  # knots of all groups, one group after another; empty unless isotonic
     knots_y: FloatArray
     knot_starts: IntArray  # group s has the knots [starts[s], starts[s + 1]), (n_groups + 1,)
+
+    def faults(self) -> Iterator[str]:
+        """A known method, and slopes, offsets and knots of the same groups."""
+        if self.method not in METHODS:
+            yield f"its method is none of {', '.join(METHODS)}"
+        if not is_floats(self.group_prior, None):
+            yield "its prior is not a list of numbers"
+        n_groups = len(self.group_prior)
+        if not is_floats(self.slopes, n_groups) or not is_floats(self.offsets, n_groups):
+            yield "its slopes and offsets are not one number for each group"
+        if not is_floats(self.knots_x, None) or not is_floats(self.knots_y, len(self.knots_x)):
+            yield "its knots are not pairs of numbers"
+        starts, least = self.knot_starts, int(self.method == "isotonic")
+        if starts.dtype != np.int64 or starts.shape != (n_groups + 1,):
+            yield "its knots do not begin somewhere for each group"
+        elif starts[0] != 0 or starts[-1] != len(self.knots_x) or np.diff(starts).min() < least:
+            yield "its knots are not dealt out to its groups"
 
     @property
     def temperature(self) -> float:

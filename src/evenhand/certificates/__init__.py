@@ -8,14 +8,14 @@
 """
 
 from evenhand.certificates.heldout import HeldOutCertificate, certify_held_out
-from evenhand.certificates.optimisation import Certificate, Measures, certify
+from evenhand.certificates.optimisation import Certificate, PolicyMeasures, certify
 from evenhand.certificates.plugin import PluginCertificate, certify_plugin
 
 __all__ = [
     "Certificate",
     "HeldOutCertificate",
-    "Measures",
     "PluginCertificate",
+    "PolicyMeasures",
     "certify",
     "certify_held_out",
     "certify_plugin",

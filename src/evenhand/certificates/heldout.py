@@ -1,14 +1,16 @@
 """What held-out rows with known groups prove about the population."""
 
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
 
 from evenhand._utils.frames import make_frame
-from evenhand._utils.typing import AnyArray, FloatArray, IntArray
+from evenhand._utils.labels import label_text, read_groups
+from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import as_floats, check_epsilon
 from evenhand.certificates.deviations import (
     excess_width,
@@ -17,10 +19,25 @@ from evenhand.certificates.deviations import (
     tv_excess_width,
     w1_excess_width,
 )
-from evenhand.metrics import BLOCK_ENTRIES, DISTANCES, PMF_TOLERANCE, GroupMasses, membership_of
-from evenhand.metrics._inputs import as_atoms
+from evenhand.metrics import DISTANCES, GroupMasses, Membership, group_distances
+from evenhand.metrics._inputs import Blocks, as_atoms, as_prediction, block_slices, checked, checked_blocks
 
 Kind = Literal["pmf", "values"]
+
+
+class PmfModel(Protocol):
+    """A fitted model that tells the chance of each of its atoms for each row."""
+
+    @property
+    def atoms_(self) -> FloatArray:
+        """What can be predicted, (n_atoms,)."""
+        ...
+
+    def predict_pmf(self, *inputs: Any, **known: Any) -> FloatArray:
+        """Probability of each atom for each row, (n_rows, n_atoms)."""
+        ...
+
+
 SHARE_OF_DELTA = 0.1  # spent on the groups' shares, which matter less than the gaps
 
 
@@ -64,7 +81,7 @@ class HeldOutCertificate:
     def to_dict(self) -> dict[str, Any]:
         """Plain Python numbers, lists and strings, ready for JSON."""
         return {
-            "groups": [str(group) for group in self.groups],
+            "groups": [label_text(group) for group in self.groups],
             "counts": self.counts.tolist(),
             "estimate": self.estimate.tolist(),
             "lower": self.lower.tolist(),
@@ -84,7 +101,7 @@ class HeldOutCertificate:
         backend : {"pandas", "polars", "pyarrow"} or None, default=None
         """
         columns: dict[str, Any] = {
-            "group": [str(group) for group in self.groups],
+            "group": [label_text(group) for group in self.groups],
             "rows": self.counts,
             "estimate": self.estimate,
             "lower": self.lower,
@@ -109,20 +126,20 @@ class HeldOutCertificate:
         return self.epsilon
 
     def _verdict(self, group: int) -> str:
-        lower, upper = self.lower[group], self.upper[group]
-        said = (
-            f"Group {self.groups[group]} is at most {upper:.4f} in {self.metric.upper()} from everybody, and "
+        lower, upper, name = self.lower[group], self.upper[group], label_text(self.groups[group])
+        sentence = (
+            f"Group {name} is at most {upper:.4f} in {self.metric.upper()} from everybody, and "
             f"at least {lower:.4f} (these rows show {self.estimate[group]:.4f}, {self.counts[group]} of them "
             "in the group)"
         )
         if self.epsilon is None:
-            return said + "."
+            return sentence + "."
         epsilon = self.epsilon[group]
         if upper <= epsilon:
-            return f"{said}: within epsilon = {epsilon:.4g}."
+            return f"{sentence}: within epsilon = {epsilon:.4g}."
         if lower > epsilon:
-            return f"{said}: beyond epsilon = {epsilon:.4g}."
-        return f"{said}: these rows cannot tell whether that is within epsilon = {epsilon:.4g}."
+            return f"{sentence}: beyond epsilon = {epsilon:.4g}."
+        return f"{sentence}: these rows cannot tell whether that is within epsilon = {epsilon:.4g}."
 
 
 def certify_held_out(
@@ -164,8 +181,8 @@ def certify_held_out(
     ----------
     predictions : array of shape (n, n_atoms) or (n,), or a fitted model
         A pmf, values, or a model with `predict_pmf`, which is then called on `X`.
-    sensitive_features : array of shape (n,)
-        Group of each row, labels of any one type.
+    sensitive_features : array or data frame of shape (n,) or (n, n_columns)
+        Group of each row, labels of any type; of several columns, every combination that is there is a group.
     X : table of n rows or (scores, group_proba), optional
         What the model predicts from; a tuple is passed on as two arguments.
     atoms : array of shape (n_atoms,), optional
@@ -205,7 +222,7 @@ def certify_held_out(
     n_gaps = 1 if n_groups == 2 else n_groups
     gap_level = (1.0 - SHARE_OF_DELTA) * delta / (2 * n_gaps)  # half for each side
     share_level = SHARE_OF_DELTA * delta / (2 * n_gaps)  # two shares are one, seen from both sides
-    estimate = DISTANCES[metric](masses)
+    estimate = group_distances(masses, metric)
     lower, upper = np.empty(n_groups), np.empty(n_groups)
     for group, count in enumerate(counts.tolist()):
         gap = estimate[group] / (1.0 - count / n_rows)
@@ -244,21 +261,15 @@ def _given(predictions: Any, sensitive_features: Any, X: Any, atoms: Any, metric
             raise ValueError(
                 "A model needs X=, the rows to predict; a post-processor X=(scores, group_proba)."
             )
-        if metric == "w1":
-            atoms = getattr(predictions, "postprocessor_", predictions).atoms_
-        return _of_pmf(_predicted(predictions, X, sensitive_features), sensitive_features, atoms, metric)
-    prediction = np.asarray(predictions)
-    if prediction.ndim not in (1, 2) or prediction.size == 0:
-        raise ValueError(
-            "predictions must be a pmf of shape (n, n_atoms), values of shape (n,) or a fitted model: "
-            f"got shape {prediction.shape}."
-        )
-    if prediction.ndim == 2:
-        return _of_pmf(_sliced(prediction), sensitive_features, atoms, metric)
-    values = as_floats(predictions, "predictions")
-    if not np.isfinite(values).all():
-        raise ValueError("predictions has NaN or infinite values; a certificate cannot leave rows out.")
-    masses = GroupMasses.of_values(values, membership_of(sensitive_features, len(values)))
+        inputs = X if isinstance(X, tuple) else (X,)
+        members = _members(sensitive_features, _num_samples(inputs[0]))
+        blocks = checked(_predicted(predictions, inputs, sensitive_features))
+        return _of_pmf(blocks, members, predictions.atoms_, metric)
+    values = as_prediction(predictions, "predictions")
+    members = _members(sensitive_features, len(values))
+    if values.ndim == 2:
+        return _of_pmf(checked_blocks(values), members, atoms, metric)
+    masses = GroupMasses.of_values(values, members)
     if atoms is None:
         if metric != "ks":
             raise ValueError(
@@ -272,64 +283,32 @@ def _given(predictions: Any, sensitive_features: Any, X: Any, atoms: Any, metric
     return _Given(masses, "values", len(grid), _unit(grid, metric))
 
 
+def _members(sensitive_features: Any, n_rows: int) -> Membership:
+    groups = read_groups(sensitive_features, n_rows)
+    return Membership(groups.labels, groups.codes)
+
+
 def _unit(grid: FloatArray, metric: str) -> float:
     return float(grid[-1] - grid[0]) if metric == "w1" else 1.0
 
 
-def _of_pmf(blocks: Iterator[AnyArray], sensitive_features: Any, atoms: Any, metric: str) -> _Given:
-    """Sums of pmfs by group; each block is checked and dropped."""
+def _of_pmf(blocks: Blocks, members: Membership, atoms: Any, metric: str) -> _Given:
+    """Sums by group of pmfs whose rows are scaled to sum to one exactly; each block is dropped."""
     if metric == "w1" and atoms is None:
         raise ValueError('metric="w1" needs atoms=, the value of each column of the pmf.')
-    n_labels = len(np.asarray(sensitive_features))
-    members = membership_of(sensitive_features, n_labels)
-    sums: list[FloatArray] = []
-    start = 0
-    for block in blocks:
-        pmf = _checked(np.asarray(block, dtype=np.float64), start)
-        start += len(pmf)
-        if start <= n_labels:
-            sums.append(members.of_rows(slice(start - len(pmf), start)) @ pmf)
-    if start != n_labels:
-        raise ValueError(
-            f"sensitive_features needs one label per row: got {n_labels} labels for {start} predictions."
-        )
-    total: FloatArray = np.sum(sums, axis=0)
-    n_atoms = total.shape[1]
+    exact = ((rows, pmf / pmf.sum(axis=1, keepdims=True)) for rows, pmf in blocks)
+    masses = GroupMasses.of_blocks(exact, members, None)
+    n_atoms = masses.masses.shape[1]
     if metric != "w1":
-        return _Given(GroupMasses(members.labels, total, None), "pmf", n_atoms)
+        return _Given(masses, "pmf", n_atoms)
     points = as_atoms(atoms, n_atoms)
-    return _Given(GroupMasses(members.labels, total, points), "pmf", n_atoms, _unit(points, metric))
+    return _Given(replace(masses, points=points), "pmf", n_atoms, _unit(points, metric))
 
 
-def _checked(pmf: FloatArray, start: int) -> FloatArray:
-    """Rows scaled to sum to one exactly, refused where they are not probabilities."""
-    sums = pmf.sum(axis=1)
-    bad = ~(np.abs(sums - 1.0) <= PMF_TOLERANCE) | ~(pmf.min(axis=1) >= -PMF_TOLERANCE)
-    if bad.any():
-        row = int(bad.argmax())
-        raise ValueError(
-            f"The rows of a pmf must be probabilities that sum to one: row {start + row} has the sum "
-            f"{sums[row]:.6g} and the minimum {pmf[row].min():.6g}."
-        )
-    scaled: FloatArray = pmf / sums[:, None]
-    return scaled
-
-
-def _sliced(pmf: AnyArray) -> Iterator[AnyArray]:
-    size = max(1, BLOCK_ENTRIES // pmf.shape[1])
-    for start in range(0, len(pmf), size):
-        yield pmf[start : start + size]
-
-
-def _predicted(model: Any, X: Any, sensitive_features: Any) -> Iterator[AnyArray]:
+def _predicted(model: PmfModel, inputs: tuple[Any, ...], sensitive_features: Any) -> Blocks:
     """The model's pmf, block by block, so that memory does not grow with the rows."""
-    inputs = X if isinstance(X, tuple) else (X,)
-    n_rows = len(np.asarray(inputs[0])) if isinstance(inputs[0], list) else inputs[0].shape[0]
-    n_atoms = len(getattr(model, "postprocessor_", model).atoms_)
-    size = max(1, BLOCK_ENTRIES // n_atoms)
-    for start in range(0, n_rows, size):
-        rows = np.arange(start, min(start + size, n_rows))
-        known = {}
-        if getattr(model, "aware", False):
-            known = {"sensitive_features": _safe_indexing(sensitive_features, rows)}
-        yield model.predict_pmf(*(_safe_indexing(part, rows) for part in inputs), **known)
+    aware = getattr(model, "aware", False)
+    for rows in block_slices(_num_samples(inputs[0]), len(model.atoms_)):
+        places = np.arange(rows.start, rows.stop)
+        known = {"sensitive_features": _safe_indexing(sensitive_features, places)} if aware else {}
+        yield rows, model.predict_pmf(*(_safe_indexing(each, places) for each in inputs), **known)

@@ -7,24 +7,25 @@ Weak duality gives, for any multipliers Phi and any policy on the grid that meet
 so the multipliers of any solver, exact or not, bound the risk of the best policy from below.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from evenhand._kernels.chunks import map_chunks
-from evenhand._kernels.softmax import LOG_2, moments
+from evenhand._kernels.softmax import LOG_2
+from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import FloatArray
 from evenhand.calibration import CalibrationDiagnosis
 from evenhand.dual.forms import form_of
 from evenhand.dual.objective import duality_gap, penalty, policy_loadings
 from evenhand.dual.problem import DualProblem
+from evenhand.dual.step import ParityStep
 from evenhand.solvers.result import SolverResult
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Certificate:
+class Certificate(Stored):
     """What the policy of some multipliers does on the rows it was fitted on, and how good that is.
 
     Risks are in squared outcome units; violations in probability, or in outcome units for notions
@@ -46,6 +47,14 @@ class Certificate:
     risk_bound: float  # the risk is at most this much above the best (Lemma 3.5, see `certify`)
     message: str  # why the solver stopped
     calibration: CalibrationDiagnosis | None = None  # of the group probabilities, where groups are known
+
+    def faults(self) -> Iterator[str]:
+        """A tolerance and a violation for each group."""
+        n_groups = len(self.groups)
+        if not is_floats(self.epsilon, n_groups) or not is_floats(self.violation, n_groups):
+            yield "its tolerances and violations are not one number for each group"
+        if not isinstance(self.calibration, CalibrationDiagnosis | None):
+            yield "its calibration is not a diagnosis"
 
     @property
     def excess(self) -> FloatArray:
@@ -112,9 +121,9 @@ def certify(
     problem: DualProblem,
     result: SolverResult,
     *,
-    scale: float = 1.0,
+    step: ParityStep | None = None,
     groups: Sequence[Hashable] | None = None,
-    measures: "Measures | None" = None,
+    measures: "PolicyMeasures | None" = None,
 ) -> Certificate:
     """Certificate of the end point of a solver, from one pass over the rows.
 
@@ -136,8 +145,8 @@ def certify(
     ----------
     problem, result
         What was solved, in normalised units, and the end point.
-    scale
-        Half width of the grid in outcome units: risks are multiplied by its square.
+    step
+        The step that the problem is of: numbers are then in the units of its epsilon and of its cost.
     groups
         Names of the groups; their numbers by default.
     measures
@@ -145,16 +154,15 @@ def certify(
 
     Examples
     --------
-    >>> from evenhand.dual.parity import make_parity
-    >>> from evenhand.solvers.base import summarise
-    >>> from evenhand.solvers.result import Progress, Status
-    >>> atoms = np.array([-1.0, 0.0, 1.0])
-    >>> problem = DualProblem.from_rows(
-    ...     np.array([-0.9, 0.9]), np.array([[0.9, 0.1], [0.1, 0.9]]), atoms=atoms,
-    ...     parity=make_parity("cdf", atoms), slack=np.zeros(2), temperature=1000.0,
-    ... )
-    >>> state = Progress("none", 0, 0, np.zeros((2, 2)))
-    >>> certificate = certify(problem, summarise("none", problem, state, Status.STOPPED))
+    >>> from evenhand._utils.validation import Rows
+    >>> from evenhand.dual.costs import Squared
+    >>> from evenhand.dual.grid import uniform_grid
+    >>> from evenhand.solvers import ZeroMultipliers, run
+    >>> rows = Rows(np.array([-0.9, 0.9]), np.array([[0.9, 0.1], [0.1, 0.9]]), ("a", "b"), None)
+    >>> grid, prior = uniform_grid(-1.0, 1.0, 3), np.array([0.5, 0.5])
+    >>> step = ParityStep(grid, "cdf", Squared(), prior, None, epsilon=np.zeros(2), beta=1000.0)
+    >>> problem = step.problem(rows)
+    >>> certificate = certify(problem, run(ZeroMultipliers(), problem), step=step)
     >>> certificate.violation.round(3)  # zero multipliers: no parity is asked for
     array([0.4, 0.4])
     >>> round(certificate.lower_bound, 3)
@@ -170,27 +178,27 @@ def certify(
     excesses = problem.parity.norm.prox_dual(policy.violation, problem.slack)
     smoothing = np.log(problem.n_atoms) / problem.temperature
     gap = duality_gap(problem, multipliers, policy.violation)
-    unit = scale if problem.parity.in_outcome_units else 1.0
+    unit, cost_unit = (1.0, 1.0) if step is None else (step.unit, step.cost_unit)
     return Certificate(
         parity=problem.parity.name,
         groups=names,
         epsilon=unit * problem.slack,
         violation=unit * problem.parity.norm.value(policy.violation),
-        risk=scale**2 * policy.risk,
-        entropic_risk=scale**2 * (gap - policy.objective),
-        lower_bound=scale**2
+        risk=cost_unit * policy.risk,
+        entropic_risk=cost_unit * (gap - policy.objective),
+        lower_bound=cost_unit
         * max(policy.lower_bound, -np.inf if result.exact_risk is None else result.exact_risk),
-        smoothed_gap=scale**2 * gap,
-        smoothing_cost=scale**2 * float(smoothing),
+        smoothed_gap=cost_unit * gap,
+        smoothing_cost=cost_unit * float(smoothing),
         gradient_map_norm=unit * float(np.linalg.norm(form.gradient_map(*here))),
         excess_norm=unit * float(np.linalg.norm(excesses)),
-        risk_bound=scale**2 * (form.gap_bound(*here) + float(smoothing)),
+        risk_bound=cost_unit * (form.gap_bound(*here) + float(smoothing)),
         message=result.message,
     )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measures:
+class PolicyMeasures:
     """A policy over all the rows, in normalised units."""
 
     objective: float  # F(Phi)
@@ -200,37 +208,19 @@ class Measures:
     smoothness: float  # M of the problem's form, whose inverse is the step of the gradient map
 
 
-def _measure(problem: DualProblem, multipliers: FloatArray) -> Measures:
+def _measure(problem: DualProblem, multipliers: FloatArray) -> PolicyMeasures:
     """Objective, violation, risk and lower bound in one pass, O(chunk) memory."""
-    loadings, offset = policy_loadings(problem, multipliers)
-    # a row of ones that no logit looks at: its moment is the mean policy
-    wider = np.concatenate([loadings, np.zeros((problem.n_atoms, 1))], axis=1)
-
-    def run(start: int, stop: int) -> tuple[float, FloatArray, float]:
-        size = stop - start
-        with_ones = np.concatenate([problem.design[:, start:stop], np.ones((1, size))])
-        result: tuple[float, FloatArray, float] = moments(
-            with_ones, problem.weights[start:stop], wider, offset, len(with_ones), 0, size
-        )
-        return result
-
-    smooth = largest = 0.0
-    moment = np.zeros((len(problem.design) + 1, problem.n_atoms))
-    for part_smooth, part_moment, part_largest in map_chunks(run, problem.n_rows, problem.n_atoms):
-        smooth += part_smooth
-        largest += part_largest
-        moment += part_moment
+    found = problem.rows.moments(*policy_loadings(problem, multipliers), whole=True)
     unit = LOG_2 / problem.temperature
-    constant = problem.mean_constant()
-    gain = float(
-        (moment[problem.n_kept : -1] * problem.cost.loadings.T).sum() + moment[-1] @ problem.cost.offset
-    )
+    constant = problem.rows.mean_constant()
+    of_kept, of_features, of_policy = np.split(found.columns, [problem.n_kept, -1])
+    gain = float((of_features * problem.cost.loadings.T).sum() + of_policy[0] @ problem.cost.offset)
     price = penalty(problem, multipliers)
-    return Measures(
-        objective=smooth * unit - constant + price,
-        violation=problem.parity.operator.apply(moment[: problem.n_kept].T @ problem.mixing),
+    return PolicyMeasures(
+        objective=found.smooth * unit - constant + price,
+        violation=problem.parity.operator.apply(of_kept.T @ problem.mixing),
         risk=constant - gain,
-        lower_bound=constant - largest * unit - price,
+        lower_bound=constant - found.peak * unit - price,
         smoothness=form_of(problem).smoothness(problem),
     )
 

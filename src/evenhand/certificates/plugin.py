@@ -3,17 +3,51 @@
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from evenhand._utils.typing import FloatArray
+from evenhand._utils.labels import match_groups, read_groups
+from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import as_floats, check_rows_of
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
+from evenhand.certificates.optimisation import Certificate
 from evenhand.dual.costs import Squared
-from evenhand.metrics import membership_of
+from evenhand.dual.grid import Grid
+from evenhand.dual.parity import ParityNotion, find_parity, make_parity, matrix
+from evenhand.dual.policy import SoftmaxPolicy
+from evenhand.dual.step import ParityStep
 
 N_SCORE_BINS = 20
+
+
+class CertifiedStep(Protocol):
+    """A fitted post-processor, as far as a certificate looks at it."""
+
+    groups_: AnyArray
+    group_prior_: FloatArray
+    atoms_: FloatArray
+    tilt_: FloatArray
+    multipliers_: FloatArray
+    step_: ParityStep
+    policy_: SoftmaxPolicy
+    certificate_: Certificate
+
+
+@runtime_checkable
+class ScoringModel(Protocol):
+    """A fitted estimator, which scores rows for its post-processor."""
+
+    aware: bool
+
+    @property
+    def postprocessor_(self) -> CertifiedStep:
+        """The parity step."""
+        ...
+
+    def predict_scores(self, X: Any, *, sensitive_features: Any = None) -> tuple[FloatArray, FloatArray]:
+        """Scores and group probabilities of rows."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +124,7 @@ class PluginCertificate:
 
 
 def certify_plugin(
-    model: Any,
+    model: CertifiedStep | ScoringModel,
     sensitive_features: Any,
     y: Any = None,
     *,
@@ -104,7 +138,8 @@ def certify_plugin(
 
     **Violation** (Lemma 5.1). For any event about the prediction, true and certified violations differ by at
     most `parity_cost_s` (see `diagnose_calibration`). So the true violation is at most the certified one
-    plus that, for "cdf", "tv" and "pmf" in each group; `lemma_parity_bound` is the lemma's own form,
+    plus that, for "cdf", "tv" and "pmf" in each group (for other notions by `E|d_s|` times the largest norm
+    of an atom); `lemma_parity_bound` is the lemma's own form,
     `|G| + E^1/2 |d|^2` for the root of the sum of squared excesses over atoms and groups. Its proof needs
     `sum_l pi(l)^2 <= 1`, which cumulated probabilities do not have, so it is given for "pmf" alone.
 
@@ -134,7 +169,7 @@ def certify_plugin(
     ----------
     model : ParityPostprocessor or ParityRegressor
         Fitted.
-    sensitive_features : array of shape (n,)
+    sensitive_features : array or data frame of shape (n,) or (n, n_columns)
         Group of each held-out row, among the model's.
     y : array of shape (n,), optional
         Targets, for the risk.
@@ -147,32 +182,29 @@ def certify_plugin(
     --------
     >>> from evenhand import ParityPostprocessor
     >>> from evenhand.datasets import make_population
-    >>> pile, held = (make_population(4000, 2, random_state=seed) for seed in (0, 1))
-    >>> model = ParityPostprocessor(epsilon=0.02).fit(pile.scores, pile.group_proba)
+    >>> fit, held = (make_population(4000, 2, random_state=seed) for seed in (0, 1))
+    >>> model = ParityPostprocessor(epsilon=0.02).fit(fit.scores, fit.group_proba)
     >>> certificate = certify_plugin(
     ...     model, held.sensitive_features, held.target, scores=held.scores, group_proba=held.group_proba
     ... )
     >>> certificate.violation.round(2), certificate.parity_cost.round(2)
     (array([0.02, 0.01]), array([0.06, 0.03]))
     """
-    fitted = getattr(model, "postprocessor_", model)
+    fitted = model.postprocessor_ if isinstance(model, ScoringModel) else model
     labels = tuple(fitted.groups_.tolist())
     if fitted.policy_.strata is not None or not isinstance(fitted.policy_.cost, Squared):
         raise ValueError(
             "certify_plugin is for demographic parity of one set of groups and for the squared cost: measure "
             "others on held-out rows, with evenhand.metrics or certify_held_out within each stratum."
         )
-    if X is not None:
-        scores, group_proba = model._nuisances(X, sensitive_features if model.aware else None)
+    if X is not None and isinstance(model, ScoringModel):
+        known = sensitive_features if model.aware else None
+        scores, group_proba = model.predict_scores(X, sensitive_features=known)
     elif scores is None or group_proba is None:
         raise ValueError("certify_plugin needs the held-out rows: X=, or scores= and group_proba=.")
     rows = check_rows_of(scores, group_proba, labels)
-    members = membership_of(sensitive_features, len(rows.scores))
-    unknown = [label for label in members.labels if label not in labels]
-    if unknown:
-        raise ValueError(f"sensitive_features has groups that the fit has not seen: {unknown[0]!r}.")
-    assert members.codes is not None
-    codes = np.array([labels.index(label) for label in members.labels])[members.codes]
+    groups = read_groups(sensitive_features, len(rows.scores))
+    codes = match_groups(groups, labels, "sensitive_features").codes
     diagnosis = diagnose_calibration(rows.group_proba, codes, labels, fitted.group_prior_, scores=rows.scores)
     target = None if y is None else _check_target(y, len(rows.scores))
     errors = rows.group_proba / fitted.group_prior_ - np.eye(len(labels))[codes] / diagnosis.observed_share
@@ -199,19 +231,19 @@ def _imbalance(errors: FloatArray, diagnosis: CalibrationDiagnosis) -> _Imbalanc
 
 
 def _assemble(
-    fitted: Any,
+    fitted: CertifiedStep,
     diagnosis: CalibrationDiagnosis,
     imbalance: _Imbalance,
     scores: FloatArray,
     target: FloatArray | None,
 ) -> PluginCertificate:
-    certificate, support = fitted.certificate_, fitted.policy_.support
-    unit = support.half_width**2
+    certificate, grid = fitted.certificate_, fitted.policy_.grid
+    unit = grid.half_width**2
     tilt = fitted.tilt_
     centre, width = (tilt.max(axis=0) + tilt.min(axis=0)) / 2, np.ptp(tilt, axis=0)
     group_cost = unit * float(np.abs(centre) @ np.abs(imbalance.mean) + width @ imbalance.absolute / 2)
     is_pmf = certificate.parity == "pmf"
-    eta = None if target is None else _score_errors(support.clip(scores), target, fitted.atoms_)
+    eta = None if target is None else _score_errors(grid.clip(scores), target, fitted.atoms_)
     lemma_risk = None
     if is_pmf and eta is not None:
         size = unit * float(np.linalg.norm(fitted.multipliers_))
@@ -222,7 +254,7 @@ def _assemble(
         n_rows=diagnosis.n_rows,
         epsilon=certificate.epsilon,
         violation=certificate.violation,
-        parity_cost=_cost_in_units(certificate.parity, diagnosis, support.half_width),
+        parity_cost=_cost_in_units(fitted.step_.parity, diagnosis, grid),
         imbalance_error_shown=imbalance.shown,
         imbalance_error_ceiling=imbalance.ceiling,
         lemma_parity_bound=certificate.gradient_map_norm + imbalance.shown if is_pmf else None,
@@ -236,12 +268,19 @@ def _assemble(
     )
 
 
-def _cost_in_units(parity: str, diagnosis: CalibrationDiagnosis, half_width: float) -> FloatArray:
+def _cost_in_units(parity: str | ParityNotion, diagnosis: CalibrationDiagnosis, grid: Grid) -> FloatArray:
     """The parity cost in the units of the violation."""
-    cost = diagnosis.parity_cost
-    if parity == "mean":  # a mean in [-1, 1] times d_s, so E|d_s| of the bins
-        return half_width * (2.0 * cost - np.abs(diagnosis.mean_proba / diagnosis.group_prior - 1.0))
-    return 2.0 * half_width * cost if parity == "w1" else cost
+    cost, metric = diagnosis.parity_cost, find_parity(parity).metric
+    if metric in ("ks", "sup", "tv"):  # the probability of an event
+        return cost
+    if metric == "w1":  # that of as many events as the grid is wide
+        return 2.0 * grid.half_width * cost
+    # E[d_s A pi] is in question, and the norm of A pi is at most that of the largest column of A.
+    notion = make_parity(parity, grid)
+    largest = float(notion.norm.value(matrix(notion.operator)).max())
+    unit = grid.half_width if notion.in_outcome_units else 1.0
+    absolute = 2.0 * cost - np.abs(diagnosis.mean_proba / diagnosis.group_prior - 1.0)
+    return unit * largest * absolute
 
 
 @dataclass(frozen=True, slots=True, eq=False)

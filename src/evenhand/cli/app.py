@@ -4,6 +4,7 @@ import typer
 
 import evenhand
 from evenhand.cli.commands import audit, bench, demo, fit, frontier, info, predict, report
+from evenhand.cli.plugins import import_installed
 
 EPILOG = (
     "Exit codes: 0 all went well; 1 a bug; 2 the command line is wrong; 3 the data or the model file is not "
@@ -35,6 +36,7 @@ def about(
     ),
 ) -> None:
     """Predictions whose distribution is the same in every group, without the group at prediction time."""
+    import_installed()  # a group's callback runs before the options of its command are read
 
 
 for module in (demo, fit, predict, audit, frontier, report, info, bench):

@@ -1,28 +1,23 @@
 """What a model does on rows that it has not seen, beside what would be predicted without the parity step."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from evenhand._utils.typing import AnyArray, IntArray
 from evenhand.cli.models import predict_all
 from evenhand.cli.rows import LabelledRows
 from evenhand.cli.tasks import task_of
 from evenhand.cli.terminal import Terminal, share
-from evenhand.evaluation.audit import Audit, Floor, audit
-from evenhand.metrics.losses import row_losses
-from evenhand.reporting.words import label_text
+from evenhand.dual.parity import find_parity
+from evenhand.estimators.base import ParityEstimator
+from evenhand.evaluation.audit import Audit, audit
+from evenhand.evaluation.heldout import read_members
+from evenhand.metrics import Membership
+from evenhand.metrics._inputs import as_weights
+from evenhand.metrics.distances import find_distance
 
 N_DRAWS = 100  # for the noise floors
-NAMES = {  # of a distance: in the head of a table, and in a sentence
-    "ks": ("KS", "KS distance"),
-    "sup": ("gap", "gap in the chance of a class"),
-    "mean": ("gap", "gap in means"),
-    "tv": ("TV", "total variation distance"),
-    "w1": ("W1", "Wasserstein-1 distance"),
-}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,9 +26,7 @@ class Comparison:
 
     audit: Audit
     metric: str  # the distance that the model's parity is about
-    risk: tuple[float, float]  # over all rows, before and after; NaN without outcomes
     risk_name: str
-    within: bool  # groups are compared within strata
 
     @property
     def largest(self) -> tuple[float, float]:
@@ -50,10 +43,10 @@ class Comparison:
     def show(self, terminal: Terminal) -> None:
         """A row for each group, and the sentence that sums them up."""
         has_risk = "risk" in self.audit.measures
-        short = NAMES[self.metric][0]
+        short = find_distance(self.metric).short
         head = ["group", "rows", f"{short} before", f"{short} after", "chance"]
         columns = [
-            self.audit.groups,
+            self.audit.names,
             [f"{size:.0f}" for size in self.audit.sizes],
             *([f"{value:.3f}" for value in of(self.metric)] for of in (self._before, self._after)),
             [f"{value:.3f}" for value in self.audit.floors[self.metric].mean],
@@ -68,11 +61,11 @@ class Comparison:
     def summary(self) -> str:
         """The farthest group and the risk, before and after."""
         before, after = self.largest
-        name = NAMES[self.metric][1]
-        whom = "everybody of its stratum" if self.within else "everybody"
+        name = find_distance(self.metric).phrase
+        whom = "everybody of its stratum" if self.audit.within else "everybody"
         text = f"Largest {name} between a group and {whom}: {before:.3f} before, {after:.3f} after."
-        if np.isfinite(self.risk).all():
-            was, now = self.risk
+        was, now = self.audit.baseline_risk, self.audit.risk
+        if np.isfinite([was, now]).all():
             grown = f" ({share(now / was - 1)})" if was > 0 else ""
             text += f" Risk ({self.risk_name}): {was:.4g} before, {now:.4g} after{grown}."
         return text
@@ -81,23 +74,23 @@ class Comparison:
         """The same for machines."""
         groups = [
             {
-                "group": str(group),
+                "group": group,
                 "rows": self.audit.sizes[place],
                 f"{self.metric}_before": self._before(self.metric)[place],
                 f"{self.metric}_after": self._after(self.metric)[place],
                 f"{self.metric}_by_chance": self.audit.floors[self.metric].mean[place],
                 **self._risks(place),
             }
-            for place, group in enumerate(self.audit.groups)
+            for place, group in enumerate(self.audit.names)
         ]
-        (before, after), (risk_before, risk_after) = self.largest, self.risk
+        before, after = self.largest
         return {
             "rows": self.audit.n_rows,
             "metric": self.metric,
             f"max_{self.metric}_before": before,
             f"max_{self.metric}_after": after,
-            "risk_before": risk_before,
-            "risk_after": risk_after,
+            "risk_before": self.audit.baseline_risk,
+            "risk_after": self.audit.risk,
             "groups": groups,
         }
 
@@ -107,77 +100,21 @@ class Comparison:
         return {"risk_before": self._before("risk")[place], "risk_after": self._after("risk")[place]}
 
 
-def compare(model: Any, rows: LabelledRows) -> Comparison:
+def compare(model: ParityEstimator, rows: LabelledRows) -> Comparison:
     """Measure a fitted model, and what it would be without the parity step, on rows with its labels."""
     task = task_of(model)
-    predictions, atoms = predict_all(model, rows.X), model.postprocessor_.atoms_
-    target = None if rows.y is None else task.target(model, rows.y)
-    base, loss = task.base(model, rows.X), task.loss(model)
-    audits = []
-    for inside, labels in _strata(model, rows):
-        known = {"y": target, "baseline": base, "sample_weight": rows.weights}
-        some: dict[str, Any] = {name: None if each is None else each[inside] for name, each in known.items()}
-        audits.append(audit(predictions[inside], labels, atoms=atoms, loss=loss, n_boot=N_DRAWS, **some))
-    risk = (np.nan, np.nan)
-    if target is not None:
-        both = row_losses(target, base, atoms, loss), row_losses(target, predictions, atoms, loss)
-        risk = _average(both[0], rows.weights), _average(both[1], rows.weights)
-    return Comparison(
-        join(audits, len(rows)), task.metric(model), risk, task.risk(model), not model.notion_.is_plain
+    weights, cost = as_weights(rows.weights, len(rows)), model.postprocessor_.policy_.cost
+    if model.cells_.is_plain:  # any group can be measured, be it one that the fit has not seen
+        members = Membership.read(rows.groups, len(rows), weights)
+    else:
+        members = read_members(model, rows.X, rows.y, rows.groups, weights)
+    found = audit(
+        predict_all(model, rows.X),
+        members,
+        y=None if rows.y is None else task.target(model, rows.y),
+        baseline=task.base(model, rows.X),
+        atoms=model.atoms_,
+        loss=cost.loss,
+        n_boot=N_DRAWS,
     )
-
-
-def _average(losses: AnyArray, weights: Any) -> float:
-    return float(np.average(losses, weights=weights))
-
-
-def _strata(model: Any, rows: LabelledRows) -> Iterator[tuple[Any, list[str]]]:
-    """For each stratum its rows, and their groups."""
-    notion = model.notion_
-    if notion.is_plain:
-        yield slice(None), [label_text(label) for label in rows.groups.iloc[:, 0]]
-        return
-    names = [label_text(cell, within=True) for cell in notion.cells()]
-    columns, places = model._known_columns(rows.X, rows.y, rows.groups), notion.strata()
-    for stratum in range(int(places.max()) + 1):
-        cells: IntArray = np.flatnonzero(places == stratum)
-        inside: IntArray = np.flatnonzero(columns[:, cells].any(axis=1))
-        if len(inside):
-            groups = columns[np.ix_(inside, cells)].argmax(axis=1)
-            yield inside, [names[cells[group]] for group in groups]
-
-
-def join(parts: Sequence[Audit], n_rows: int) -> Audit:
-    """One audit of the groups of several."""
-    if len(parts) == 1 and parts[0].n_rows == n_rows:
-        return parts[0]
-    first = parts[0]
-    groups = tuple(group for part in parts for group in part.groups)
-
-    def together(values: Sequence[AnyArray]) -> Any:
-        return np.concatenate(list(values))
-
-    measures = {
-        name: replace(
-            found,
-            labels=groups,
-            **{
-                field: together([getattr(part.measures[name], field) for part in parts])
-                for field in ("estimate", "low", "high")
-            },
-        )
-        for name, found in first.measures.items()
-    }
-    floors = {
-        name: Floor(
-            together([part.floors[name].mean for part in parts]),
-            together([part.floors[name].high for part in parts]),
-        )
-        for name in first.floors
-    }
-    baselines = [part.baseline or {} for part in parts]
-    baseline = {name: together([each[name] for each in baselines]) for name in baselines[0]}
-    sizes = together([part.sizes for part in parts])
-    shares = together([part.shares * part.n_rows for part in parts])
-    shares /= shares.sum()
-    return Audit(groups, n_rows, sizes, shares, first.level, measures, floors, baseline or None)
+    return Comparison(found, task.metric(find_parity(model.postprocessor_.parity)), cost.risk_name)

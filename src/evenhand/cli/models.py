@@ -15,14 +15,14 @@ from evenhand.cli.errors import DataError, UsageError, one_of
 from evenhand.cli.rows import LabelledRows, Parts, feature_kinds, read_rows
 from evenhand.cli.tasks import TASKS, Task, task_of
 from evenhand.cli.terminal import Terminal
-from evenhand.dual.costs import COSTS, Cost, Huber, Pinball
+from evenhand.dual.costs import COSTS, Cost
+from evenhand.dual.parity import register_parity
 from evenhand.estimators.nuisances import default_classifier
 from evenhand.estimators.tabular import pipeline_kinds, table_pipeline
 from evenhand.modelfile import ModelFileError, UntrustedTypesError
 from evenhand.tables.columns import BETWEEN
 
 MOST_ENTRIES = 2 * 10**7  # of a pmf that is held in memory to be measured; beyond, draws are
-_WITH_NUMBER = {"pinball": Pinball, "huber": Huber}  # costs whose parameter only the user can know
 _PER_GROUP = re.compile(r"(?P<label>.+?)=(?P<value>[^,=]+)(?:,|$)")
 
 
@@ -73,21 +73,20 @@ def read_share(text: str, option: str, most: float = np.inf) -> float:
 
 
 def read_cost(text: str) -> Cost:
-    """`squared`, `absolute`, `pinball:0.9` or `huber:10`.
+    """`squared`, `absolute`, `pinball:0.9`, `huber:10`, or one that was registered.
 
     >>> read_cost("pinball:0.9")
     Pinball(alpha=0.9)
     """
     name, _, number = text.strip().partition(":")
-    if one_of(name, COSTS, "--cost") not in _WITH_NUMBER:
-        if number:
-            raise UsageError(f"--cost {name} takes no number: got {text!r}.")
-        return COSTS[name]()
+    factory = COSTS[one_of(name, COSTS, "--cost")]
+    needed = getattr(factory, "number", "")  # a parameter that only the user can know
+    if not needed and number:
+        raise UsageError(f"--cost {name} takes no number: got {text!r}.")
     try:
-        return _WITH_NUMBER[name](float(number))
+        return factory(float(number)) if needed else factory()
     except ValueError as error:
-        what = "level between 0 and 1" if name == "pinball" else "positive delta, in the target's units"
-        raise UsageError(f"--cost {name}:NUMBER needs a {what}: got {text!r}.") from error
+        raise UsageError(f"--cost {name}:NUMBER needs a {needed}: got {text!r}.") from error
 
 
 def load_model(path: str, trusted: Sequence[str] | None = None) -> Any:
@@ -108,6 +107,8 @@ def load_model(path: str, trusted: Sequence[str] | None = None) -> Any:
             "fitted "
             f"{' or '.join(able)}."
         )
+    if not isinstance(model.parity, str):  # measures are found by the names of notions
+        register_parity(model.parity)
     return model
 
 
@@ -123,7 +124,7 @@ def model_kinds(model: Any) -> dict[str, str] | None:
 def match_rows(model: Any, rows: LabelledRows) -> LabelledRows:
     """The rows with the labels that the model knows its groups and classes by, which may be numbers."""
     groups = rows.groups.copy()
-    for name, labels in zip(groups, model.notion_.groups, strict=False):
+    for name, labels in zip(groups, model.cells_.groups, strict=False):
         other = {text: label for text, label in _by_text(labels).items() if text != label}
         if other:
             groups[name] = groups[name].replace(other)
@@ -172,7 +173,7 @@ def feature_names(model: Any) -> list[str]:
 def rows_for(model: Any, table: pa.Table, parts: Parts, terminal: Terminal) -> LabelledRows:
     """Labelled rows of a table with the features that a fitted model needs, and the labels it knows."""
     kinds = model_kinds(model) or feature_kinds(table, feature_names(model))
-    parts = replace(parts, separate=model.notion_.separate)
+    parts = replace(parts, separate=model.cells_.separate)
     rows, notes = read_rows(table, parts, kinds, task_of(model).read_target)
     for note in notes:
         terminal.note(note)

@@ -10,7 +10,7 @@ from evenhand.cli.errors import UsageError
 from evenhand.cli.models import label_cell
 from evenhand.cli.rows import LabelledRows
 from evenhand.cli.tasks import Task
-from evenhand.estimators.cells import Notion, choose_outcomes
+from evenhand.estimators.cells import Cells, choose_outcomes
 from evenhand.estimators.learning import factor_values
 from evenhand.tables.columns import as_numbers
 from evenhand.tables.files import read_table
@@ -18,7 +18,7 @@ from evenhand.tables.formats import require_columns
 from evenhand.tables.sources import open_source
 
 
-def settle(settings: Mapping[str, Any], task: Task, rows: LabelledRows) -> dict[str, Any]:
+def match_settings(settings: Mapping[str, Any], task: Task, rows: LabelledRows) -> dict[str, Any]:
     """The settings with the labels and the order of these rows, or an error that names the option."""
     found = dict(settings)
     classes = tuple(np.unique(np.asarray(rows.y)).tolist()) if task.name == "classification" else ()
@@ -50,10 +50,10 @@ def read_costs(path: str, classes: tuple[str, ...]) -> Any:
     return columns[[rows.index(name) for name in classes]]
 
 
-def match_epsilon(epsilon: Mapping[str, float], notion: Notion) -> dict[Any, float]:
+def match_epsilon(epsilon: Mapping[str, float], notion: Cells) -> dict[Any, float]:
     """Tolerances by the labels that the model has: of groups, of strata, or of groups in strata."""
     by_group = {label_cell(label): label for label in notion.labels()}
-    by_stratum = {label_cell(stratum): stratum for stratum, _ in notion.cells()}
+    by_stratum = {label_cell(stratum): stratum for stratum, _ in notion.pairs()}
     known = by_group
     if not notion.is_plain and all(label in by_stratum for label in epsilon):
         known = by_stratum
@@ -68,10 +68,10 @@ def match_epsilon(epsilon: Mapping[str, float], notion: Notion) -> dict[Any, flo
     return {known[label]: value for label, value in epsilon.items()}
 
 
-def _notion(settings: Mapping[str, Any], classes: tuple[str, ...], rows: LabelledRows) -> Notion:
+def _notion(settings: Mapping[str, Any], classes: tuple[str, ...], rows: LabelledRows) -> Cells:
     criterion = settings.get("criterion", "demographic_parity")
     outcomes = choose_outcomes(criterion, classes, settings.get("pos_label"))
-    return Notion(
+    return Cells(
         names=tuple(rows.groups),
         groups=tuple(tuple(sorted(set(rows.groups[name]))) for name in rows.groups),
         separate=settings.get("attributes") == "separate",

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from evenhand.cli.plugins import import_plugins
+
 Data = Annotated[
     str,
     typer.Argument(
@@ -42,7 +44,8 @@ Weight = Annotated[
 Parity = Annotated[
     str | None,
     typer.Option(
-        help="What has to agree: cdf, pmf, mean, tv or w1.", show_default="cdf for numbers, pmf for classes"
+        help="What has to agree: cdf, pmf, mean, tv, w1, or the name of a --plugin's.",
+        show_default="cdf for numbers, pmf for classes",
     ),
 ]
 Criterion = Annotated[
@@ -74,7 +77,7 @@ Cost = Annotated[
     typer.Option(
         metavar="NAME[:NUMBER]",
         help="Of numbers, what an error costs: squared, absolute, pinball:0.9 for a quantile, or "
-        "huber:DELTA, squared up to DELTA and linear beyond.",
+        "huber:DELTA, squared up to DELTA and linear beyond; or the name of a --plugin's.",
         show_default="squared",
     ),
 ]
@@ -82,6 +85,25 @@ CostMatrix = Annotated[
     str | None,
     typer.Option(
         metavar="FILE", help="Costs of decisions: true classes in the first column, decisions in the head."
+    ),
+]
+Solver = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="How the parity step is solved: batch, lbfgs, lp, one of the paper's (docs/solvers.md), or the "
+        "name of a --plugin's.",
+        show_default="auto",
+    ),
+]
+Plugin = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plugin",
+        metavar="MODULE",
+        help="Python module to import first, that registers notions, costs or solvers (docs/extending.md).",
+        callback=import_plugins,
+        is_eager=True,
     ),
 ]
 Epsilon = Annotated[

@@ -8,12 +8,13 @@ from typing import Any
 from evenhand.calibration import CALIBRATIONS
 from evenhand.cli.errors import UsageError, one_of
 from evenhand.cli.models import make_model, read_share
-from evenhand.cli.notions import settle
+from evenhand.cli.notions import match_settings
 from evenhand.cli.rows import LabelledRows, Parts, check_groups, find_kinds, read_rows, split
 from evenhand.cli.tasks import AUTO, TASKS, Task, find_task
 from evenhand.cli.terminal import Terminal
 from evenhand.dual.parity import PARITIES
 from evenhand.estimators.cells import ATTRIBUTES, CRITERIA
+from evenhand.solvers import SOLVERS
 from evenhand.tables.files import read_table
 from evenhand.tables.sources import Source
 
@@ -21,21 +22,22 @@ MOST_HELD_OUT = 0.9
 
 
 def model_settings(
-    parity: str | None, beta: str, calibration: str | None, seed: int | None, jobs: int | None, **notion: Any
+    parity: str | None, beta: str, calibration: str | None, seed: int | None, jobs: int | None, **others: Any
 ) -> dict[str, Any]:
     """Options as parameters of the model, refused before any work is done; those not given are left out.
 
-    `notion` holds criterion, pos_label, conditional_on, attributes, cost and cost_matrix.
+    `others` holds criterion, pos_label, conditional_on, attributes, cost, cost_matrix and solver.
     """
     allowed = {"--parity": (parity, PARITIES), "--calibration": (calibration, CALIBRATIONS)}
-    allowed["--criterion"] = notion.get("criterion"), CRITERIA
-    allowed["--attributes"] = notion.get("attributes"), ATTRIBUTES
+    allowed["--criterion"] = others.get("criterion"), CRITERIA
+    allowed["--solver"] = others.get("solver"), SOLVERS
+    allowed["--attributes"] = others.get("attributes"), ATTRIBUTES
     for option, (value, names) in allowed.items():
         if value is not None:
             one_of(value, names, option)
-    if notion.get("pos_label") and notion.get("criterion") != "equal_opportunity":
+    if others.get("pos_label") and others.get("criterion") != "equal_opportunity":
         raise UsageError("--pos-label is for --criterion equal_opportunity.")
-    settings = {"parity": parity, "calibration": calibration, "random_state": seed, "n_jobs": jobs, **notion}
+    settings = {"parity": parity, "calibration": calibration, "random_state": seed, "n_jobs": jobs, **others}
     given = {name: value for name, value in settings.items() if value is not None and value != []}
     return {"beta": _read_beta(beta), **given}
 
@@ -93,6 +95,6 @@ def prepare(asked: Learning, terminal: Terminal) -> Prepared:
     smallest = max(1, int(asked.min_group_size * (1.0 - held_out))) if within else 1
     settings = {"parity": task.parity, **asked.settings, "min_group_size": smallest}
     make_model(task, kinds, **settings)  # refuses what is not for the task
-    model = make_model(task, kinds, **settle(settings, task, rows))
+    model = make_model(task, kinds, **match_settings(settings, task, rows))
     fit, test = split(rows, held_out)
     return Prepared(task, model, kinds, fit, test)

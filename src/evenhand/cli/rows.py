@@ -9,10 +9,10 @@ import pandas as pd
 import pyarrow as pa
 from sklearn.model_selection import train_test_split
 
+from evenhand._utils.labels import OTHER
 from evenhand._utils.text import plain
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand.cli.errors import DataError, UsageError
-from evenhand.estimators.groups import OTHER
 from evenhand.estimators.nuisances import pool_rare
 from evenhand.tables.columns import (
     BETWEEN,

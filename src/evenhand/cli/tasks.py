@@ -12,24 +12,14 @@ from sklearn.linear_model import QuantileRegressor
 from evenhand._utils.text import plain
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.cli.errors import DataError, UsageError, one_of
-from evenhand.dual.costs import Absolute, Huber, Pinball, Squared
+from evenhand.dual.parity import ParityNotion
 from evenhand.estimators.nuisances import class_codes, default_classifier, default_regressor
-from evenhand.metrics.losses import Loss
-from evenhand.reporting.measure import METRIC_OF, counts_errors
-from evenhand.reporting.words import ERROR_RATE
+from evenhand.metrics.distances import find_distance
 from evenhand.tables.columns import as_classes, as_numbers, find_column, find_kind
 from evenhand.tables.formats import TableError
 
 AUTO = "auto"
 MOST_CLASSES = 20  # that a column of text is taken for; beyond, it is more likely numbers with a slip
-RISK_NAMES = {
-    Squared: "mean squared error",
-    Absolute: "mean absolute error",
-    Pinball: "mean pinball loss",
-    Huber: "mean Huber loss",
-}
-# What chance and scores without ties can be measured in, for each parity of numbers.
-NUMBER_METRICS = {"cdf": "ks", "pmf": "ks", "tv": "ks", "mean": "mean", "w1": "w1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,39 +46,21 @@ class Task:
     kinds: Mapping[str, Kind]
     target: Callable[[Any, AnyArray], FloatArray]  # model, outcomes -> numbers to be measured
     base: Callable[[Any, Any], FloatArray]  # model, X -> what would be predicted without the parity step
-    loss: Callable[[Any], Loss]
-    risk: Callable[[Any], str]  # what the average loss is called
-    metric: Callable[[Any], str]  # the distance that its parity is measured in
-    path_metric: str  # and that of a frontier
+    metric: Callable[[ParityNotion], str]  # the distance that a parity is measured in
+    path_metric: str  # that of a frontier, where the parity has none of its own
 
 
 def _number_model(cost: Any) -> Any:
-    """Linear, and without a type to trust in its file: the mean, the median or a quantile."""
-    if not isinstance(cost, Absolute | Pinball):
+    """Linear, and without a type to trust in its file: the mean, or the quantile that the cost asks for."""
+    if cost is None or cost.quantile is None:
         return default_regressor()[-1]
-    level = cost.alpha if isinstance(cost, Pinball) else 0.5
-    return QuantileRegressor(quantile=level, alpha=0.0, solver="highs-ipm")
+    return QuantileRegressor(quantile=cost.quantile, alpha=0.0, solver="highs-ipm")
 
 
-def _number_loss(model: Any) -> Loss:
-    cost = model.postprocessor_.policy_.cost
-    if isinstance(cost, Squared):
-        return "squared"
-
-    def loss(truth: FloatArray, value: FloatArray) -> AnyArray:
-        # a cost that a file can hold depends on the difference alone: that of an atom at zero
-        costs: AnyArray = cost.table((truth - value).ravel(), np.zeros(1)).reshape(truth.shape)
-        return costs
-
-    return loss
-
-
-def _number_risk(model: Any) -> str:
-    return RISK_NAMES.get(type(model.postprocessor_.policy_.cost), "expected cost")
-
-
-def _number_metric(model: Any) -> str:
-    return NUMBER_METRICS[model.certificate_.parity]
+def _number_metric(notion: ParityNotion) -> str:
+    """What chance and scores without ties can be measured in."""
+    distance = find_distance(notion)
+    return "ks" if distance.needs_ties else distance.name
 
 
 def _scores(model: Any, X: Any) -> FloatArray:
@@ -108,28 +80,10 @@ def _cheapest(model: Any, X: Any) -> FloatArray:
 
     A pmf has all distances, in however small a stratum.
     """
-    proba = model._nuisances(X, None)[0]
-    table = model.postprocessor_.policy_.cost.table(proba, model.postprocessor_.atoms_)
-    chosen: FloatArray = np.eye(table.shape[1])[table.argmin(axis=1)]
+    proba = model.predict_scores(X)[0]
+    atoms, cost = model.postprocessor_.atoms_, model.postprocessor_.policy_.cost
+    chosen: FloatArray = np.eye(len(atoms))[cost.cheapest(proba, atoms)]
     return chosen
-
-
-def _class_loss(model: Any) -> Loss:
-    matrix = model.postprocessor_.policy_.cost.matrix
-
-    def loss(truth: FloatArray, decision: FloatArray) -> AnyArray:
-        costs: AnyArray = matrix[truth.astype(np.int64), decision.astype(np.int64)]
-        return costs
-
-    return loss
-
-
-def _class_risk(model: Any) -> str:
-    return ERROR_RATE.lower() if counts_errors(model.postprocessor_.policy_) else "expected cost"
-
-
-def _class_metric(model: Any) -> str:
-    return METRIC_OF[model.certificate_.parity]
 
 
 def _classes(model: Any) -> Sequence[object]:
@@ -154,7 +108,7 @@ CLASSES = {
     "draw": DRAW,
     "proba": Kind(lambda model, X, ids: model.predict_proba(X), _classes),  # what the draw is from
     "mode": Kind(lambda model, X, ids: model.predict_mode(X)),  # parity is not kept
-    "score": Kind(lambda model, X, ids: model._nuisances(X, None)[0], _classes),  # what it was before
+    "score": Kind(lambda model, X, ids: model.predict_scores(X)[0], _classes),  # what it was before
 }
 QUANTILE = "quantile:"  # and the level, for numbers
 
@@ -168,8 +122,6 @@ TASKS = {
         kinds=NUMBERS,
         target=_as_given,
         base=_scores,
-        loss=_number_loss,
-        risk=_number_risk,
         metric=_number_metric,
         path_metric="ks",
     ),
@@ -182,9 +134,7 @@ TASKS = {
         kinds=CLASSES,
         target=_codes,
         base=_cheapest,
-        loss=_class_loss,
-        risk=_class_risk,
-        metric=_class_metric,
+        metric=lambda notion: notion.metric,
         path_metric="tv",
     ),
 }

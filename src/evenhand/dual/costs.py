@@ -1,71 +1,142 @@
-"""Costs of atoms, as few numbers per row as they need.
-
-Inside a problem the cost of atom l for row i is `c_il = constant_i - <features_i, loadings_l> - offset_l`:
-the squared cost needs one feature, a cost matrix one for each class but the first, any other cost one for
-each atom. The constant leaves the policy alone and enters the risk only.
+"""Costs of atoms: what it costs to predict a value, which score is best for that, and what it is called.
 
 Every cost is divided by its `unit`, a quarter of the most that a wrong atom can cost, so that costs reach
 from 0 to 4 as the squared cost does where the atoms span [-1, 1], and beta means the same for all.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from evenhand._utils.typing import FloatArray
+from evenhand._utils.stored import Stored, is_floats
+from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import as_floats
-from evenhand.dual.grid import Support
+from evenhand.dual.cost_terms import (
+    CostModel,
+    RowCosts,
+    clip_within_reach,
+    cost_matrix,
+    expected_costs,
+    squared_cost,
+    squared_cost_rows,
+)
+from evenhand.dual.grid import Grid
 
+__all__ = [
+    "COSTS",
+    "ERROR_RATE",
+    "Absolute",
+    "Cost",
+    "CostMatrix",
+    "CostModel",
+    "Custom",
+    "Huber",
+    "Pinball",
+    "RowCosts",
+    "Squared",
+    "check_cost_matrix",
+    "clip_within_reach",
+    "cost_matrix",
+    "expected_costs",
+    "make_cost",
+    "register_cost",
+    "same_cost",
+    "squared_cost",
+    "squared_cost_rows",
+]
+
+ERROR_RATE = "share of wrong decisions"
 REACH = 4.0  # the largest cost in a problem: (1 - (-1))^2
-FARTHEST = 1e150  # between scores and atoms: its square, and sums of that, are still numbers
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CostModel:
-    """The part of a cost that belongs to the atoms."""
+class Cost(Stored, ABC):
+    """What it costs to predict an atom for a row with given scores.
 
-    loadings: FloatArray  # (n_atoms, n_features)
-    offset: FloatArray  # (n_atoms,)
+    One of your own needs `table` alone; make it a frozen dataclass. `unit`, `model` and `rows` take the
+    table as it is: one feature for each atom. Rows then hold n_atoms numbers, and a pass takes n_atoms
+    products for each atom, where the squared cost takes one (`benchmarks/bench_costs.py` has what that
+    comes to). docs/extending.md takes a cost all the way.
+    """
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RowCosts:
-    """The part of a cost that belongs to the rows."""
-
-    features: FloatArray  # (n_features, n_rows)
-    constant: FloatArray  # (n_rows,)
-
-
-class Cost(Protocol):
-    """What it costs to predict an atom for a row with given scores."""
+    number: ClassVar[str] = ""  # what N is in `--cost NAME:N`, such as "level between 0 and 1"
+    of_difference: ClassVar[bool] = False  # it depends on the score less the atom alone
+    scores_are_means: ClassVar[bool] = False  # predicted as they are where no parity is asked for
 
     @property
     def n_classes(self) -> int | None:
         """Columns of the scores; None where a score is one number."""
-        ...
+        return None
 
+    @property
+    def quantile(self) -> float | None:
+        """Level of the quantile that is the best score; None where that is the mean, or something else."""
+        return None
+
+    @property
+    def risk_name(self) -> str:
+        """What the mean cost is called."""
+        return "expected cost"
+
+    @property
+    def score_risk_name(self) -> str:
+        """What it is called where scores stand in for outcomes."""
+        return self.risk_name
+
+    @abstractmethod
     def table(self, scores: FloatArray, atoms: FloatArray) -> FloatArray:
         """Costs in the user's units, (n_rows, n_atoms)."""
-        ...
 
-    def unit(self, support: Support) -> float:
-        """One unit of a problem's costs, in the user's units."""
-        ...
+    def expected(self, pmf: FloatArray, scores: FloatArray, atoms: FloatArray) -> FloatArray:
+        """Expected cost of each row in the user's units, (n_rows,)."""
+        costs: FloatArray = np.einsum("il,il->i", pmf, self.table(scores, atoms))
+        return costs
 
-    def model(self, support: Support) -> CostModel:
-        """The atoms' part, in units of a problem."""
-        ...
+    def cheapest(self, scores: FloatArray, atoms: FloatArray) -> IntArray:
+        """Place of the atom that costs each row least, (n_rows,)."""
+        places: IntArray = self.table(scores, atoms).argmin(axis=1)
+        return places
 
-    def rows(self, support: Support, scores: FloatArray) -> RowCosts:
-        """The rows' part, in units of a problem."""
-        ...
+    @property
+    def loss(self) -> str | Callable[[FloatArray, FloatArray], FloatArray]:
+        """The cost as the `loss=` of `evenhand.metrics.risk`."""
+        return self.paired
+
+    def paired(self, truth: FloatArray, values: FloatArray) -> FloatArray:
+        """Costs of values, each for the outcome in its place; two arrays of one shape."""
+        if self.of_difference:
+            return self.table((truth - values).ravel(), np.zeros(1)).reshape(truth.shape)
+        costs = np.empty(truth.shape)
+        points, places = np.unique(values, return_inverse=True)
+        order = np.argsort(places.ravel(), kind="stable")
+        ends = np.cumsum(np.bincount(places.ravel()))
+        for point, some in zip(points, np.split(order, ends[:-1]), strict=True):
+            costs.flat[some] = self.table(truth.flat[some], np.array([point]))[:, 0]
+        return costs
+
+    def unit(self, grid: Grid) -> float:
+        """One unit of a problem's costs: a quarter of the most that an atom costs in place of another."""
+        costs = _check_table(self.table(grid.atoms, grid.atoms), grid.atoms, grid.atoms)
+        return _positive(float(np.ptp(costs, axis=1).max()) / REACH)
+
+    def model(self, grid: Grid) -> CostModel:
+        """The atoms' part, in units of a problem: the features are the costs themselves."""
+        n_atoms = len(grid.atoms)
+        return CostModel(np.eye(n_atoms), np.zeros(n_atoms))
+
+    def rows(self, grid: Grid, scores: FloatArray) -> RowCosts:
+        """The rows' part, in units of a problem: how much cheaper each atom is, above the cheapest one."""
+        costs = self.table(clip_within_reach(grid, scores), grid.atoms) / self.unit(grid)
+        cheapest = costs.min(axis=1)
+        return RowCosts(np.ascontiguousarray((cheapest[:, None] - costs).T), cheapest)
 
 
 @dataclass(frozen=True, slots=True)
-class Squared:
+class Squared(Cost):
     """`(eta - y)^2`, whose best score is the mean.
 
     >>> Squared().table(np.array([0.5, 2.0]), np.array([0.0, 1.0]))
@@ -73,67 +144,50 @@ class Squared:
            [4.  , 1.  ]])
     """
 
-    @property
-    def n_classes(self) -> int | None:
-        """Scores are numbers."""
-        return None
+    of_difference = scores_are_means = True
+    risk_name = "mean squared error"
+    score_risk_name = "squared distance to the scores"
+    loss = "squared"
 
     def table(self, scores: FloatArray, atoms: FloatArray) -> FloatArray:
         """Costs in the user's units, (n_rows, n_atoms)."""
         squares: FloatArray = (scores[:, None] - atoms) ** 2
         return squares
 
-    def unit(self, support: Support) -> float:
+    def expected(self, pmf: FloatArray, scores: FloatArray, atoms: FloatArray) -> FloatArray:
+        """`sum_l pi(l | x_i) (y_l - y_i)^2`, (n_rows,), from two moments of the prediction."""
+        centre = atoms.mean()  # moments about the centre lose no digits when the grid lies far from zero
+        powers = np.column_stack([atoms - centre, (atoms - centre) ** 2])
+        mean, square = (pmf @ powers).T
+        offset = scores - centre
+        losses: FloatArray = square - 2.0 * offset * mean + offset**2
+        return losses
+
+    def cheapest(self, scores: FloatArray, atoms: FloatArray) -> IntArray:
+        """Place of the nearest atom, (n_rows,)."""
+        return np.searchsorted(atoms[:-1] + np.diff(atoms) / 2, scores)
+
+    def unit(self, grid: Grid) -> float:
         """Half of the atoms' range, squared."""
-        return support.half_width**2
+        return grid.half_width**2
 
-    def model(self, support: Support) -> CostModel:
+    def model(self, grid: Grid) -> CostModel:
         """`(eta - y_l)^2 = eta^2 - (2 y_l eta - y_l^2)`."""
-        return squared_cost(support.normalised())
+        return squared_cost(grid.normalised())
 
-    def rows(self, support: Support, scores: FloatArray) -> RowCosts:
+    def rows(self, grid: Grid, scores: FloatArray) -> RowCosts:
         """Scores on the normalised scale."""
-        return squared_cost_rows(support.scale(clip_within_reach(support, scores)))
-
-
-class _Tabulated(ABC):
-    """A cost that is a number for every pair of score and atom: one feature for each atom.
-
-    Rows then hold n_atoms numbers, and a pass takes n_atoms products for each atom, where the squared cost
-    takes one (`benchmarks/bench_costs.py` has what that comes to).
-    """
-
-    __slots__ = ()
-
-    @property
-    def n_classes(self) -> int | None:
-        """Scores are numbers."""
-        return None
-
-    @abstractmethod
-    def table(self, scores: FloatArray, atoms: FloatArray) -> FloatArray:
-        """Costs in the user's units, (n_rows, n_atoms)."""
-
-    def unit(self, support: Support) -> float:
-        """A quarter of the most that an atom costs where another one is the score."""
-        costs = self.table(support.atoms, support.atoms)
-        return _positive(float(np.ptp(costs, axis=1).max()) / REACH)
-
-    def model(self, support: Support) -> CostModel:
-        """The features are the costs themselves."""
-        n_atoms = len(support.atoms)
-        return CostModel(np.eye(n_atoms), np.zeros(n_atoms))
-
-    def rows(self, support: Support, scores: FloatArray) -> RowCosts:
-        """How much cheaper each atom is than nothing, above the cheapest one."""
-        costs = self.table(clip_within_reach(support, scores), support.atoms) / self.unit(support)
-        cheapest = costs.min(axis=1)
-        return RowCosts(np.ascontiguousarray((cheapest[:, None] - costs).T), cheapest)
+        return squared_cost_rows(grid.scale(clip_within_reach(grid, scores)))
 
 
 @dataclass(frozen=True, slots=True)
-class Absolute(_Tabulated):
+class Absolute(Cost):
     """`|eta - y|`, whose best score is the median."""
+
+    of_difference = True
+    quantile = 0.5
+    risk_name = "mean absolute error"
+    score_risk_name = "absolute distance to the scores"
 
     def table(self, scores: FloatArray, atoms: FloatArray) -> FloatArray:
         """Costs in the user's units, (n_rows, n_atoms)."""
@@ -141,7 +195,7 @@ class Absolute(_Tabulated):
 
 
 @dataclass(frozen=True, slots=True)
-class Pinball(_Tabulated):
+class Pinball(Cost):
     """`alpha (eta - y)` where the atom is too low, `(1 - alpha) (y - eta)` where it is too high.
 
     >>> Pinball(0.9).table(np.array([1.0]), np.array([0.0, 2.0])).round(3)
@@ -150,8 +204,17 @@ class Pinball(_Tabulated):
 
     alpha: float = 0.5
 
+    number = "level between 0 and 1"
+    of_difference = True
+    risk_name = "mean pinball loss"
+
     def __post_init__(self) -> None:
         _require("alpha", self.alpha, 0.0 < self.alpha < 1.0, "strictly between 0 and 1")
+
+    @property
+    def quantile(self) -> float | None:
+        """The level itself."""
+        return self.alpha
 
     def table(self, scores: FloatArray, atoms: FloatArray) -> FloatArray:
         """Costs in the user's units, (n_rows, n_atoms)."""
@@ -160,10 +223,14 @@ class Pinball(_Tabulated):
 
 
 @dataclass(frozen=True, slots=True)
-class Huber(_Tabulated):
+class Huber(Cost):
     """`r^2` up to `|r| = delta`, `delta (2 |r| - delta)` beyond, for `r = eta - y`; delta is in its units."""
 
     delta: float = 1.0
+
+    number = "positive delta, in the target's units"
+    of_difference = True
+    risk_name = "mean Huber loss"
 
     def __post_init__(self) -> None:
         _require("delta", self.delta, 0.0 < self.delta < np.inf, "positive and finite")
@@ -175,26 +242,22 @@ class Huber(_Tabulated):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Custom(_Tabulated):
+class Custom(Cost):
     """Any `function(scores, atoms)` that returns costs of shape (n_rows, n_atoms), one row from one score."""
 
     function: Callable[[FloatArray, FloatArray], Any]
 
+    def faults(self) -> Iterator[str]:
+        """No file holds a function."""
+        yield "its cost is a function: make it a class of its own"
+
     def table(self, scores: FloatArray, atoms: FloatArray) -> FloatArray:
         """Costs in the user's units, (n_rows, n_atoms)."""
-        costs = as_floats(self.function(scores, atoms), "cost")
-        if costs.shape != (len(scores), len(atoms)):
-            raise ValueError(
-                f"cost(scores, atoms) must return one row for each score and one column for each atom, "
-                f"{(len(scores), len(atoms))}: got shape {costs.shape}."
-            )
-        if not np.isfinite(costs).all():
-            raise ValueError("cost(scores, atoms) returned NaN or infinite numbers.")
-        return costs
+        return _check_table(self.function(scores, atoms), scores, atoms)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CostMatrix:
+class CostMatrix(Cost):
     """Expected cost of each atom under class probabilities, `sum_k P(Y = k | x) matrix[k, l]`.
 
     >>> CostMatrix(np.array([[0.0, 1.0], [5.0, 0.0]])).table(np.array([[0.75, 0.25]]), np.arange(2.0))
@@ -203,46 +266,70 @@ class CostMatrix:
 
     matrix: FloatArray  # (n_classes, n_atoms)
 
+    def faults(self) -> Iterator[str]:
+        """Finite costs of two classes or more."""
+        matrix = self.matrix
+        if not is_floats(matrix, None, None) or min(matrix.shape) < 2 or not np.isfinite(matrix).all():
+            yield "its matrix is not a table of finite numbers"
+
     @property
     def n_classes(self) -> int | None:
         """Columns of the scores."""
         return len(self.matrix)
+
+    @property
+    def risk_name(self) -> str:
+        """What the mean cost is called; a share, where wrong decisions cost one and right ones nothing."""
+        counts_errors = np.array_equal(self.matrix, 1.0 - np.eye(*self.matrix.shape))
+        return ERROR_RATE if counts_errors else "expected cost"
+
+    def paired(self, truth: FloatArray, values: FloatArray) -> FloatArray:
+        """Costs of decisions, each for the true class in its place, both by their places in the matrix."""
+        costs: FloatArray = self.matrix[truth.astype(np.int64), values.astype(np.int64)]
+        return costs
 
     def table(self, scores: FloatArray, atoms: FloatArray) -> FloatArray:
         """Costs in the user's units, (n_rows, n_atoms)."""
         costs: FloatArray = scores @ self.matrix
         return costs
 
-    def unit(self, support: Support) -> float:
+    def unit(self, grid: Grid) -> float:
         """A quarter of the most that an atom can cost more than another in one class."""
         return _positive(float(np.ptp(self.matrix, axis=1).max()) / REACH)
 
-    def model(self, support: Support) -> CostModel:
+    def model(self, grid: Grid) -> CostModel:
         """Relative to the first class, whose probability follows from the others."""
-        scaled = self.matrix / self.unit(support)
+        scaled = self.matrix / self.unit(grid)
         return CostModel(np.ascontiguousarray((scaled[0] - scaled[1:]).T), -scaled[0])
 
-    def rows(self, support: Support, scores: FloatArray) -> RowCosts:
+    def rows(self, grid: Grid, scores: FloatArray) -> RowCosts:
         """Probabilities of all classes but the first."""
         return RowCosts(np.ascontiguousarray(scores[:, 1:].T), np.zeros(len(scores)))
 
 
-COSTS: dict[str, Callable[[], Cost]] = {
+COSTS: dict[str, Callable[..., Cost]] = {
     "squared": Squared,
     "absolute": Absolute,
     "pinball": Pinball,
     "huber": Huber,
 }
-_KINDS = (Squared, Absolute, Pinball, Huber, Custom, CostMatrix)
+
+
+def register_cost(name: str, factory: Callable[..., Cost]) -> None:
+    """Let `cost=name` stand for `factory()`, and `--cost name:N` of the command line for `factory(N)`.
+
+    The latter where `factory.number` says what N is; a class that extends `Cost` is its own factory.
+    """
+    COSTS[name] = factory
 
 
 def make_cost(cost: Any) -> Cost:
-    """The cost that a name, a cost of this module, a function or a matrix asks for.
+    """The cost that a name, a cost, a function or a matrix asks for.
 
     >>> make_cost("pinball")
     Pinball(alpha=0.5)
     """
-    if isinstance(cost, _KINDS):
+    if isinstance(cost, Cost):
         return cost
     if isinstance(cost, str):
         if cost not in COSTS:
@@ -264,70 +351,35 @@ def check_cost_matrix(matrix: Any, n_classes: int | None = None) -> CostMatrix:
     return CostMatrix(costs.copy())
 
 
+def cost_faults(cost: object, n_atoms: int) -> Iterator[str]:
+    """Why something that was read from a file is not a cost of as many atoms."""
+    if not isinstance(cost, Cost):
+        yield "its cost is not a cost"
+    elif isinstance(cost, CostMatrix) and cost.matrix.shape[1] != n_atoms:
+        yield "its cost matrix does not have a column for each atom"
+
+
 def same_cost(one: Cost, other: Cost) -> bool:
-    """Whether two costs of this module are of one kind and have the same parameters.
+    """Whether two costs are of one class and have the same parameters; equal, if that is no dataclass.
 
     >>> same_cost(Pinball(0.5), Pinball(0.5)), same_cost(Pinball(0.5), Pinball(0.9))
     (True, False)
     """
-    kinds: tuple[Any, Any] = (one, other)
-    return type(one) is type(other) and all(
-        np.array_equal(*(getattr(kind, part.name) for kind in kinds)) for part in fields(kinds[0])
-    )
+    if type(one) is not type(other) or not is_dataclass(one):
+        return one == other
+    return all(np.array_equal(getattr(one, part.name), getattr(other, part.name)) for part in fields(one))
 
 
-def squared_cost(atoms: FloatArray) -> CostModel:
-    """`(eta_i - y_l)^2 = eta_i^2 - (2 y_l eta_i - y_l^2)`."""
-    return CostModel(loadings=2.0 * atoms[:, None], offset=-(atoms**2))
-
-
-def squared_cost_rows(scores: FloatArray) -> RowCosts:
-    """Features and constants of the squared cost for `scores`, shape (n_rows,)."""
-    return RowCosts(features=scores[None, :], constant=scores**2)
-
-
-def cost_matrix(model: CostModel, rows: RowCosts) -> FloatArray:
-    """Costs of all atoms for all rows, shape (n_rows, n_atoms): for small problems and tests.
-
-    >>> atoms = np.array([0.0, 1.0])
-    >>> cost_matrix(squared_cost(atoms), squared_cost_rows(np.array([0.5, 2.0])))
-    array([[0.25, 0.25],
-           [4.  , 1.  ]])
-    """
-    gain = rows.features.T @ model.loadings.T + model.offset
-    return rows.constant[:, None] - gain
-
-
-def expected_costs(pmf: FloatArray, model: CostModel, rows: RowCosts) -> FloatArray:
-    """`sum_l pi(l | x_i) c_il` in units of a problem, shape (n_rows,).
-
-    >>> atoms = np.array([-1.0, 1.0])
-    >>> expected_costs(np.array([[0.5, 0.5]]), squared_cost(atoms), squared_cost_rows(np.array([1.0])))
-    array([2.])
-    """
-    gain = np.einsum("ik,ki->i", pmf @ model.loadings, rows.features) + pmf @ model.offset
-    costs: FloatArray = rows.constant - gain
-    return costs
-
-
-def clip_within_reach(support: Support, scores: FloatArray) -> FloatArray:
-    """Scores within the bounds, refused where squares of what is between them and the atoms would overflow.
-
-    >>> from evenhand.dual.grid import uniform_support
-    >>> clip_within_reach(uniform_support(0.0, 10.0, 3), np.array([5.0, 1e300]))
-    array([ 5., 10.])
-    """
-    clipped, half_width = support.clip(scores), support.half_width
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        away = float(np.abs(clipped - support.centre).max(initial=0.0))
-        farthest = max(half_width, away, float(np.divide(away, half_width)))
-    if farthest > FARTHEST:
+def _check_table(given: Any, scores: FloatArray, atoms: FloatArray) -> FloatArray:
+    costs = as_floats(given, "cost")
+    if costs.shape != (len(scores), len(atoms)):
         raise ValueError(
-            f"scores lie up to {away:g} from the centre of atoms that span {2 * half_width:g}, and squares "
-            "of such numbers are too large for a float. Divide scores, atoms and bounds by a constant, or "
-            "pass bounds=(low, high) where the scores are outliers."
+            f"cost(scores, atoms) must return one row for each score and one column for each atom, "
+            f"{(len(scores), len(atoms))}: got shape {costs.shape}."
         )
-    return clipped
+    if not np.isfinite(costs).all():
+        raise ValueError("cost(scores, atoms) returned NaN or infinite numbers.")
+    return costs
 
 
 def _positive(unit: float) -> float:

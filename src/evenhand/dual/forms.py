@@ -1,4 +1,4 @@
-"""The form in which short steps are taken: where a point lives, and what keeps it where it may be.
+"""First-order forms of the dual: the set that points live in, and the projection or prox of a step.
 
 | constraint | form | point | a step of length r along -g |
 | --- | --- | --- | --- |

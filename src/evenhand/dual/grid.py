@@ -3,12 +3,14 @@
 import math
 import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
+from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import as_floats
 from evenhand.exceptions import ClippingWarning
@@ -27,7 +29,7 @@ SHARP_BETA_PER_ROW = 8.0  # of few rows: policies that follow them less closely 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Support:
+class Grid(Stored):
     """Sorted atoms in the user's units, and the map `(x - centre) / half_width` that takes them to [-1, 1].
 
     Scores outside `bounds` are read as the nearest bound, when fitting and when predicting alike.
@@ -35,6 +37,15 @@ class Support:
 
     atoms: FloatArray  # (n_atoms,), increasing
     bounds: tuple[float, float]
+
+    def faults(self) -> Iterator[str]:
+        """Atoms that are two numbers or more, finite and increasing, and two bounds."""
+        if not is_floats(self.atoms, None) or len(self.atoms) < 2:
+            yield "its atoms are not a list of numbers"
+        elif not np.isfinite(self.atoms).all() or np.diff(self.atoms).min() <= 0:
+            yield "its atoms are not finite and increasing"
+        if type(self.bounds) is not tuple or [type(bound) for bound in self.bounds] != [float, float]:
+            yield "its bounds are not two numbers"
 
     @property
     def centre(self) -> float:
@@ -67,12 +78,12 @@ class Support:
 
 
 def warn_of_clipping(
-    support: Support, n_clipped: int, n_rows: int, *, automatic: bool, stacklevel: int, full: bool = False
+    grid: Grid, n_clipped: int, n_rows: int, *, automatic: bool, stacklevel: int, full: bool = False
 ) -> None:
     """Say how many scores were outside the bounds, if any, and what to do about them."""
     if n_clipped == 0:
         return
-    low, high = support.bounds
+    low, high = grid.bounds
     outside = f"{n_clipped} of {n_rows} scores lie outside bounds=({low:g}, {high:g})"
     how = 'and were moved to the nearest bound. Widen the bounds, or pass bounds="auto".'
     if automatic:
@@ -88,20 +99,20 @@ def warn_of_clipping(
     warnings.warn(f"{outside} {how}", ClippingWarning, stacklevel=stacklevel + 1)
 
 
-def uniform_support(low: float, high: float, n_atoms: int) -> Support:
+def uniform_grid(low: float, high: float, n_atoms: int) -> Grid:
     """Equally spaced atoms from `low` to `high`.
 
-    >>> uniform_support(0.0, 10.0, 3).atoms
+    >>> uniform_grid(0.0, 10.0, 3).atoms
     array([ 0.,  5., 10.])
-    >>> uniform_support(0.0, 10.0, 3).normalised()
+    >>> uniform_grid(0.0, 10.0, 3).normalised()
     array([-1.,  0.,  1.])
     """
     steps = np.linspace(0.0, 1.0, n_atoms)
-    return Support(low * (1.0 - steps) + high * steps, (low, high))
+    return Grid(low * (1.0 - steps) + high * steps, (low, high))
 
 
-def make_support(atoms: Any, bounds: Any, scores: FloatArray, weights: FloatArray | None = None) -> Support:
-    """The support that `atoms` and `bounds` ask for.
+def make_grid(atoms: Any, bounds: Any, scores: FloatArray, weights: FloatArray | None = None) -> Grid:
+    """The grid that `atoms` and `bounds` ask for.
 
     `atoms` is "auto" (`automatic_n_atoms`), a number of equally spaced atoms, or the atoms themselves;
     `bounds` is "auto" (`automatic_bounds`) or `(low, high)`. With atoms of the user's own automatic bounds
@@ -110,11 +121,11 @@ def make_support(atoms: Any, bounds: Any, scores: FloatArray, weights: FloatArra
     limits = _check_bounds(bounds)
     n_atoms = _number_of_atoms(atoms, len(scores))
     if n_atoms is None:
-        return Support(_check_atoms(atoms), limits or (-math.inf, math.inf))
-    return uniform_support(*(limits or automatic_bounds(scores, weights)), n_atoms)
+        return Grid(_check_atoms(atoms), limits or (-math.inf, math.inf))
+    return uniform_grid(*(limits or automatic_bounds(scores, weights)), n_atoms)
 
 
-def make_class_support(atoms: Any, n_atoms: int) -> Support:
+def make_class_grid(atoms: Any, n_atoms: int) -> Grid:
     """The atoms of a cost matrix: 0, 1, ..., or the user's own, one for each of its columns."""
     if isinstance(atoms, str) and atoms != "auto":
         raise ValueError(f"With a cost matrix atoms are its {n_atoms} columns: got atoms={atoms!r}.")
@@ -122,7 +133,7 @@ def make_class_support(atoms: Any, n_atoms: int) -> Support:
     asked = int(atoms) if isinstance(atoms, Integral) else len(own)
     if asked != n_atoms:
         raise ValueError(f"The cost matrix has {n_atoms} columns, one for each atom: got {asked} atoms.")
-    return Support(own, (-math.inf, math.inf))
+    return Grid(own, (-math.inf, math.inf))
 
 
 def automatic_n_atoms(n_rows: int) -> int:

@@ -10,6 +10,7 @@ stratum of K cells has K - 1 degrees of freedom: rows carry the imbalance of all
 each stratum, and a small matrix gives the rest.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +57,16 @@ class ImbalanceModel:
             return np.ascontiguousarray((1.0 - shares).T)
         totals = stratum_sums(group_proba, self.strata) / stratum_sums(self.group_prior, self.strata)
         return np.ascontiguousarray((totals[:, self.kept] - shares).T)
+
+
+def strata_faults(strata: object, prior: FloatArray) -> Iterator[str]:
+    """Why strata that were read from a file are not None, nor count from zero with one for each group."""
+    if strata is None:
+        return
+    if not isinstance(strata, np.ndarray) or strata.dtype != np.int64 or strata.shape != prior.shape:
+        yield "its strata are not one integer for each group"
+    elif not len(strata) or strata.min() < 0 or len(np.unique(strata)) != strata.max() + 1:
+        yield "its strata do not count from zero"
 
 
 def stratum_sums(shares: FloatArray, strata: IntArray | None) -> FloatArray:

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand._kernels.chunks import map_chunks
-from evenhand._kernels.softmax import LOG_2, curvature, moments, variances_into
+from evenhand._kernels.softmax import LOG_2
 from evenhand._utils.typing import FloatArray
 from evenhand.dual.costs import CostModel
 from evenhand.dual.parity import Functional
@@ -40,22 +39,11 @@ def evaluate(problem: DualProblem, multipliers: FloatArray) -> Evaluation:
 
     A `moment_shift` adds its linear term, `<A^T Phi, shift^T mixing>`.
     """
-    loadings, offset = policy_loadings(problem, multipliers)
-
-    def run(start: int, stop: int) -> tuple[float, FloatArray, float]:
-        result: tuple[float, FloatArray, float] = moments(
-            problem.design, problem.weights, loadings, offset, problem.n_kept, start, stop
-        )
-        return result
-
-    total = 0.0
-    kept = np.zeros((problem.n_kept, problem.n_atoms))  # E[u pi]
-    for value, moment, _ in map_chunks(run, problem.n_rows, problem.n_atoms):
-        total += value
-        kept += moment
-    smooth = total * LOG_2 / problem.temperature - problem.mean_constant()
+    found = problem.rows.moments(*policy_loadings(problem, multipliers))
+    kept = found.columns  # E[u pi]
+    smooth = found.smooth * LOG_2 / problem.temperature - problem.rows.mean_constant()
     if problem.moment_shift is not None:
-        kept += problem.moment_shift
+        kept = kept + problem.moment_shift
         tilt = problem.parity.operator.adjoint(multipliers)
         smooth += float((tilt * (problem.moment_shift.T @ problem.mixing)).sum())
     violation = problem.parity.operator.apply(kept.T @ problem.mixing)
@@ -85,21 +73,13 @@ def hessian(problem: DualProblem, multipliers: FloatArray) -> FloatArray:
     are left out: it is a metric for steps, not a number to report.
     """
     loadings, offset = policy_loadings(problem, multipliers)
-    if isinstance(problem.parity.operator, Functional):
-        return _functional_hessian(problem, problem.parity.operator, loadings, offset)
-
-    def run(start: int, stop: int) -> tuple[FloatArray, FloatArray]:
-        result: tuple[FloatArray, FloatArray] = curvature(
-            problem.design, problem.weights, loadings, offset, problem.n_kept, start, stop
-        )
-        return result
-
-    n_pairs = problem.n_kept * (problem.n_kept + 1) // 2
-    outer = np.zeros((n_pairs, problem.n_atoms, problem.n_atoms))
-    mass = np.zeros((n_pairs, problem.n_atoms))
-    for part_outer, part_mass in map_chunks(run, problem.n_rows, 4 * problem.n_atoms):
-        outer += part_outer
-        mass += part_mass
+    operator = problem.parity.operator
+    if isinstance(operator, Functional):
+        # Of one functional a of the policy the variance says all of a row, `beta * E[t_s t_r Var_pi(a)]`:
+        # blocks over atoms would be n_atoms^2 times as large, 400 MB for 50 groups.
+        total = problem.rows.variances(loadings, offset, operator.weights)
+        return problem.temperature * (problem.mixing.T @ total @ problem.mixing)
+    outer, mass = problem.rows.curvature(loadings, offset)
     return problem.temperature * _group_blocks(problem, outer, mass)
 
 
@@ -108,29 +88,6 @@ def hessian_work(problem: DualProblem) -> int:
     n_pairs = problem.n_kept * (problem.n_kept + 1) // 2
     is_functional = isinstance(problem.parity.operator, Functional)
     return problem.n_atoms + n_pairs if is_functional else problem.n_atoms * n_pairs
-
-
-def _functional_hessian(
-    problem: DualProblem, operator: Functional, loadings: FloatArray, offset: FloatArray
-) -> FloatArray:
-    """`beta * E[t_s t_r Var_pi(a)]`: of one functional a of the policy, its variance says all of a row.
-
-    Blocks over atoms would be n_atoms^2 times as large, 400 MB for 50 groups.
-    """
-    design, n_kept = problem.design, problem.n_kept
-
-    def run(start: int, stop: int) -> FloatArray:
-        rows = np.ascontiguousarray(design[:, start:stop])
-        spread = np.empty(stop - start)
-        variances_into(spread, rows, loadings, offset, operator.weights, 0, stop - start)
-        kept = rows[:n_kept]
-        part: FloatArray = (kept * (problem.weights[start:stop] * spread)) @ kept.T
-        return part
-
-    total = np.zeros((n_kept, n_kept))
-    for part in map_chunks(run, problem.n_rows, 2 * problem.n_atoms):
-        total += part
-    return problem.temperature * (problem.mixing.T @ total @ problem.mixing)
 
 
 def _group_blocks(problem: DualProblem, outer: FloatArray, mass: FloatArray) -> FloatArray:

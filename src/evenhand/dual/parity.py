@@ -2,180 +2,57 @@
 
 The violation of group s is the vector `V_s = A E[pi(. | X) t_s(X)]`; a notion asks `norm(V_s) <=
 epsilon_s`. Its multipliers `Phi_s` enter the dual through the tilt `A^T Phi_s` and the penalty
-`epsilon_s * dualnorm(Phi_s)`.
+`epsilon_s * dualnorm(Phi_s)`. A notion also carries the name of the distance that it bounds, and the words
+in which reports and tables tell of it, so that one from outside needs no list elsewhere.
 """
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
+from evenhand._utils.stored import Stored
 from evenhand._utils.typing import FloatArray
+from evenhand._utils.validation import as_floats
+from evenhand.dual.grid import Grid
+from evenhand.dual.operators import (
+    Cumulative,
+    Dense,
+    Functional,
+    Identity,
+    L1Norm,
+    Norm,
+    Operator,
+    SupNorm,
+    matrix,
+)
 
+__all__ = [
+    "METRICS",
+    "PARITIES",
+    "CdfParity",
+    "Cumulative",
+    "Dense",
+    "Functional",
+    "Identity",
+    "L1Norm",
+    "MeanParity",
+    "Norm",
+    "Operator",
+    "Parity",
+    "ParityNotion",
+    "PmfParity",
+    "SupNorm",
+    "TvParity",
+    "W1Parity",
+    "find_parity",
+    "make_parity",
+    "matrix",
+    "register_parity",
+]
 
-class Operator(Protocol):
-    """A linear map from masses on atoms (n_atoms, ...) to rows of a constraint (n_rows, ...)."""
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows of A."""
-        ...
-
-    def apply(self, masses: FloatArray) -> FloatArray:
-        """A x."""
-        ...
-
-    def adjoint(self, multipliers: FloatArray) -> FloatArray:
-        """A^T y."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """One row for each atom."""
-
-    n_rows: int
-
-    def apply(self, masses: FloatArray) -> FloatArray:
-        """A x."""
-        return masses
-
-    def adjoint(self, multipliers: FloatArray) -> FloatArray:
-        """A^T y."""
-        return multipliers
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Cumulative:
-    """Sums up to each atom but the last (whose sum is fixed), scaled row by row."""
-
-    scales: FloatArray  # (n_atoms - 1,)
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows of A."""
-        return len(self.scales)
-
-    def apply(self, masses: FloatArray) -> FloatArray:
-        """A x."""
-        sums: FloatArray = np.cumsum(masses, axis=0)[:-1]
-        return sums * _as_column(self.scales, sums)
-
-    def adjoint(self, multipliers: FloatArray) -> FloatArray:
-        """A^T y."""
-        tilt = np.zeros((self.n_rows + 1, *multipliers.shape[1:]))
-        scaled = multipliers * _as_column(self.scales, multipliers)
-        tilt[:-1] = np.cumsum(scaled[::-1], axis=0)[::-1]
-        return tilt
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Functional:
-    """One weighted sum of the masses."""
-
-    weights: FloatArray  # (n_atoms,)
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows of A."""
-        return 1
-
-    def apply(self, masses: FloatArray) -> FloatArray:
-        """A x."""
-        return np.tensordot(self.weights[None], masses, axes=1)
-
-    def adjoint(self, multipliers: FloatArray) -> FloatArray:
-        """A^T y."""
-        return np.tensordot(self.weights[:, None], multipliers, axes=1)
-
-
-def _as_column(scales: FloatArray, like: FloatArray) -> FloatArray:
-    return scales.reshape(-1, *(1,) * (like.ndim - 1))
-
-
-def matrix(operator: Operator) -> FloatArray:
-    """A as a dense array, shape (n_rows, n_atoms).
-
-    >>> matrix(Cumulative(np.ones(2)))
-    array([[1., 0., 0.],
-           [1., 1., 0.]])
-    """
-    return operator.adjoint(np.eye(operator.n_rows)).T
-
-
-class Norm(Protocol):
-    """The norm of a constraint, and what its dual norm brings to the objective.
-
-    By Moreau's identity `x - prox_dual(x, r)` is the point nearest to x whose norm is at most r, so
-    `prox_dual(V, epsilon)` is by how much V has to move to meet the tolerances.
-    """
-
-    def value(self, rows: FloatArray) -> FloatArray:
-        """Norm of each column: (n_rows, n_groups) -> (n_groups,)."""
-        ...
-
-    def dual(self, multipliers: FloatArray) -> FloatArray:
-        """Dual norm of each column."""
-        ...
-
-    def prox_dual(self, multipliers: FloatArray, thresholds: FloatArray) -> FloatArray:
-        """`argmin_z 1/2 |z - x_s|^2 + thresholds_s * dual(z)`, column by column."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class SupNorm:
-    """Every row within the tolerance; the dual norm is the sum of absolute values."""
-
-    def value(self, rows: FloatArray) -> FloatArray:
-        """Largest absolute entry of each column."""
-        largest: FloatArray = np.abs(rows).max(axis=0)
-        return largest
-
-    def dual(self, multipliers: FloatArray) -> FloatArray:
-        """Sum of absolute entries of each column."""
-        total: FloatArray = np.abs(multipliers).sum(axis=0)
-        return total
-
-    def prox_dual(self, multipliers: FloatArray, thresholds: FloatArray) -> FloatArray:
-        """Soft threshold."""
-        return np.sign(multipliers) * np.maximum(np.abs(multipliers) - thresholds, 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class L1Norm:
-    """All rows together within the tolerance; the dual norm is the largest absolute value."""
-
-    scale: float = 1.0  # value = scale * sum of absolute values
-
-    def value(self, rows: FloatArray) -> FloatArray:
-        """Scaled sum of absolute entries of each column."""
-        total: FloatArray = np.abs(rows).sum(axis=0)
-        return self.scale * total
-
-    def dual(self, multipliers: FloatArray) -> FloatArray:
-        """Largest absolute entry of each column, over the scale."""
-        largest: FloatArray = np.abs(multipliers).max(axis=0)
-        return largest / self.scale
-
-    def radius(self, thresholds: FloatArray) -> FloatArray:
-        """Largest sum of absolute entries, and so Euclidean length, of a column within its threshold."""
-        return thresholds / self.scale
-
-    def prox_dual(self, multipliers: FloatArray, thresholds: FloatArray) -> FloatArray:
-        """What is left of each column after the projection on an l1 ball: entries cut at one height."""
-        height = _cutting_height(np.abs(multipliers), self.radius(thresholds))
-        return np.clip(multipliers, -height, height)
-
-
-def _cutting_height(sizes: FloatArray, radii: FloatArray) -> FloatArray:
-    """Height h >= 0 of each column with `sum_j (sizes_j - h)_+ = radius`; zero where the sum is smaller."""
-    falling = -np.sort(-sizes, axis=0)
-    ranks = np.arange(1, len(sizes) + 1)[:, None]
-    # with h between two neighbours the equation is linear; the right pair gives the largest solution
-    heights: FloatArray = ((np.cumsum(falling, axis=0) - radii) / ranks).max(axis=0)
-    return np.maximum(heights, 0.0)
+METRICS = ("ks", "sup", "mean", "tv", "w1")  # distances of `evenhand.metrics` that a notion can bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,51 +77,282 @@ class Parity:
         """
         return float(self.norm.value(matrix(self.operator)).max()) * np.abs(mean_imbalance)
 
+    def diameter(self) -> float:
+        """The most that the norm can be between two distributions, or a bound on it.
 
-def _pmf(atoms: FloatArray) -> Parity:
-    # the atoms' violations sum to E[t_s], and the uniform policy shares it out evenly
-    share = 1.0 / len(atoms)
-    return Parity("pmf", Identity(len(atoms)), SupNorm(), in_outcome_units=False, unavoidable=share)
-
-
-def _cdf(atoms: FloatArray) -> Parity:
-    # the Kolmogorov distance counts the last atom too, where the violation is E[t_s] for any policy
-    rows = Cumulative(np.ones(len(atoms) - 1))
-    return Parity("cdf", rows, SupNorm(), in_outcome_units=False, unavoidable=1.0)
+        It is twice the radius of the atoms around zero, or around the middle of each row where that is less.
+        """
+        rows = matrix(self.operator)
+        middle = (rows.max(axis=1, keepdims=True) + rows.min(axis=1, keepdims=True)) / 2
+        return 2.0 * min(float(self.norm.value(each).max()) for each in (rows, rows - middle))
 
 
-def _mean(atoms: FloatArray) -> Parity:
-    # a constant policy whose mean is zero on the normalised scale has no violation
-    return Parity("mean", Functional(atoms), SupNorm(), in_outcome_units=True, unavoidable=0.0)
+class ParityNotion(Stored, ABC):
+    """What has to agree between each group and everybody, on any atoms, and how to tell of it.
+
+    One of your own has a `name` and an `operator`; all else has a default. Make it a frozen dataclass:
+    models compare notions with `==`. docs/extending.md takes one all the way.
+
+    Attributes
+    ----------
+    name : str
+        As in `parity="..."`, once it is registered.
+    in_outcome_units : bool, default=False
+        Epsilon is a difference of outcomes, not of probabilities. The distance then has to grow with the
+        outcomes, wherever their zero is: twice the outcomes, twice the distance.
+    needs_ties : bool, default=False
+        The distance sees no more than whether two predictions are equal, so that it says nothing of scores
+        without ties.
+    metric : str, default=name
+        The distance that it bounds: "ks", "sup", "mean", "tv" or "w1" of `evenhand.metrics`, or its own.
+        The latter is the norm of the operator on the difference of two distributions.
+    gap_name, asks, meaning : str
+        Words of a report: what the distance is called after "largest", and two sentences on what is asked
+        ("{epsilon}" stands for the tolerance) and on what the gap of a group is.
+    short_name, distance_name : str
+        A distance of its own in the head of a table, and in a sentence.
+    """
+
+    name: str
+    in_outcome_units: bool = False
+    needs_ties: bool = False
+
+    @abstractmethod
+    def operator(self, atoms: FloatArray) -> Operator | FloatArray:
+        """A, or the array of its entries (n_rows, n_atoms).
+
+        `atoms` are the values that can be predicted, increasing, in the units of the outcomes; scaled to
+        [-1, 1] where the notion is `in_outcome_units`, which grows with them.
+        """
+
+    def norm(self, atoms: FloatArray) -> Norm:
+        """The norm over the rows; every row within epsilon by default."""
+        return SupNorm()
+
+    def unavoidable(self, atoms: FloatArray) -> float:
+        """Share of `|E[t_s]|` that every policy violates, see `Parity.smallest_feasible`."""
+        return 0.0
+
+    @property
+    def metric(self) -> str:
+        """Name of the distance that the notion bounds."""
+        return self.name
+
+    @property
+    def gap_name(self) -> str:
+        """What the distance is called in a report, after "largest"."""
+        return "gap"
+
+    @property
+    def asks(self) -> str:
+        """What is asked for, a sentence in which "{epsilon}" stands for the tolerance."""
+        return f"The {self.distance_name} of a group's predictions to everybody's may be at most {{epsilon}}."
+
+    @property
+    def meaning(self) -> str:
+        """What the gap of a group is, a sentence."""
+        return f"The gap of a group is the {self.distance_name} of its predictions to everybody's."
+
+    @property
+    def short_name(self) -> str:
+        """A distance of its own in the head of a table."""
+        return self.name
+
+    @property
+    def distance_name(self) -> str:
+        """A distance of its own in a sentence."""
+        return f"{self.name} distance"
 
 
-def _tv(atoms: FloatArray) -> Parity:
-    # the violations sum to E[t_s], so half the sum of their sizes is at least half of that
-    rows = Identity(len(atoms))
-    return Parity("tv", rows, L1Norm(scale=0.5), in_outcome_units=False, unavoidable=0.5)
+@dataclass(frozen=True)
+class PmfParity(ParityNotion):
+    """Equal probability of each atom (paper, eq. 2)."""
+
+    name = "pmf"
+    metric = "sup"
+    asks = (
+        "The probability of each single prediction may differ between a group and everybody by at most "
+        "{epsilon}."
+    )
+    meaning = (
+        "The gap of a group is the largest difference, over all predictions, between its probability in the "
+        "group and its probability among everybody."
+    )
+
+    def operator(self, atoms: FloatArray) -> Operator:
+        """A."""
+        return Identity(len(atoms))
+
+    def unavoidable(self, atoms: FloatArray) -> float:
+        """Share of `|E[t_s]|` that every policy violates."""
+        # the atoms' violations sum to E[t_s], and the uniform policy shares it out evenly
+        return 1.0 / len(atoms)
 
 
-def _w1(atoms: FloatArray) -> Parity:
-    # the area between two step functions; all on the last atom, neither has begun to rise below it
-    rows = Cumulative(np.diff(atoms))
-    return Parity("w1", rows, L1Norm(), in_outcome_units=True, unavoidable=0.0)
+@dataclass(frozen=True)
+class CdfParity(ParityNotion):
+    """Equal share of predictions below every threshold: the Kolmogorov-Smirnov distance."""
+
+    name = "cdf"
+    metric = "ks"
+    asks = (
+        "For every threshold, the share of predictions below it may differ between a group and everybody by "
+        "at most {epsilon}."
+    )
+    meaning = (
+        "The gap of a group is the largest difference, over all thresholds, between the share of its "
+        "predictions below the threshold and the share of everybody's (the Kolmogorov-Smirnov distance)."
+    )
+
+    def operator(self, atoms: FloatArray) -> Operator:
+        """A."""
+        return Cumulative(np.ones(len(atoms) - 1))
+
+    def unavoidable(self, atoms: FloatArray) -> float:
+        """Share of `|E[t_s]|` that every policy violates."""
+        # the Kolmogorov distance counts the last atom too, where the violation is E[t_s] for any policy
+        return 1.0
 
 
-PARITIES: dict[str, Callable[[FloatArray], Parity]] = {
-    "pmf": _pmf,
-    "cdf": _cdf,
-    "mean": _mean,
-    "tv": _tv,
-    "w1": _w1,
+@dataclass(frozen=True)
+class MeanParity(ParityNotion):
+    """Equal average prediction."""
+
+    # A constant policy whose mean is zero on the normalised scale has no violation.
+    name = metric = "mean"
+    in_outcome_units = True
+    gap_name = "gap in means"
+    asks = "The average prediction of a group may differ from everybody's by at most {epsilon}."
+    meaning = "The gap of a group is the difference between its average prediction and everybody's."
+
+    def operator(self, atoms: FloatArray) -> Operator:
+        """A."""
+        return Functional(atoms)
+
+
+@dataclass(frozen=True)
+class TvParity(ParityNotion):
+    """Equal probability of every set of predictions at once: total variation."""
+
+    name = metric = "tv"
+    asks = "The total variation distance of a group's predictions to everybody's may be at most {epsilon}."
+    meaning = (
+        "The gap of a group is the share of its predictions that would have to change for its distribution "
+        "to be everybody's (total variation)."
+    )
+
+    def operator(self, atoms: FloatArray) -> Operator:
+        """A."""
+        return Identity(len(atoms))
+
+    def norm(self, atoms: FloatArray) -> Norm:
+        """The norm over its rows."""
+        return L1Norm(scale=0.5)
+
+    def unavoidable(self, atoms: FloatArray) -> float:
+        """Share of `|E[t_s]|` that every policy violates."""
+        # the violations sum to E[t_s], so half the sum of their sizes is at least half of that
+        return 0.5
+
+
+@dataclass(frozen=True)
+class W1Parity(ParityNotion):
+    """Predictions that lie alike, on average over the distribution: Wasserstein-1."""
+
+    # All on the last atom, neither distribution function has begun to rise below it.
+    name = metric = "w1"
+    in_outcome_units = True
+    asks = (
+        "The predictions of a group may lie at most {epsilon} away from everybody's, on average over the "
+        "distribution."
+    )
+    meaning = (
+        "The gap of a group is how far its predictions would have to move, on average, for its distribution "
+        "to be everybody's (Wasserstein-1)."
+    )
+
+    def operator(self, atoms: FloatArray) -> Operator:
+        """A."""
+        return Cumulative(np.diff(atoms))  # the area between two step functions
+
+    def norm(self, atoms: FloatArray) -> Norm:
+        """The norm over its rows."""
+        return L1Norm()
+
+
+PARITIES: dict[str, ParityNotion] = {
+    notion.name: notion for notion in (PmfParity(), CdfParity(), MeanParity(), TvParity(), W1Parity())
 }
+_TAKEN = frozenset({*PARITIES, *METRICS, "w2"})  # names that have a meaning already
 
 
-def make_parity(name: str, atoms: FloatArray) -> Parity:
-    """The parity notion called `name`, on `atoms`.
+def register_parity(notion: ParityNotion) -> None:
+    """Let `parity=notion.name` stand for `notion`, and audits and frontiers measure a distance of its own.
+
+    A notion of the same name that was registered before is replaced, but for those of evenhand itself.
+    """
+    PARITIES[_check(notion).name] = notion
+
+
+def find_parity(parity: str | ParityNotion) -> ParityNotion:
+    """The notion that a name stands for; a notion is returned as it is."""
+    if not isinstance(parity, str):
+        return _check(parity)
+    if parity not in PARITIES:
+        raise ValueError(
+            f"Unknown parity {parity!r}. Valid names: {', '.join(sorted(PARITIES))}. One of your own "
+            "has to be registered first: evenhand.parity.register_parity, or --plugin on the command line."
+        )
+    return PARITIES[parity]
+
+
+def make_parity(parity: str | ParityNotion, atoms: FloatArray | Grid) -> Parity:
+    """A parity notion, or the one called so, on a grid of atoms or on atoms that need no scaling.
 
     >>> make_parity("cdf", np.array([-1.0, 0.0, 1.0])).operator.n_rows
     2
     """
-    if name not in PARITIES:
-        raise ValueError(f"Unknown parity {name!r}. Valid names: {', '.join(sorted(PARITIES))}.")
-    return PARITIES[name](atoms)
+    notion = find_parity(parity)
+    if isinstance(atoms, Grid):
+        atoms = atoms.normalised() if notion.in_outcome_units else atoms.atoms
+    return Parity(
+        notion.name,
+        _as_operator(notion, atoms),
+        notion.norm(atoms),
+        notion.in_outcome_units,
+        notion.unavoidable(atoms),
+    )
+
+
+def _as_operator(notion: ParityNotion, atoms: FloatArray) -> Operator:
+    """The notion's operator, made of its entries where it gives these."""
+    given: Any = notion.operator(atoms)
+    if hasattr(given, "adjoint"):
+        operator: Operator = given
+        return operator
+    entries = np.atleast_2d(as_floats(given, f"operator of parity {notion.name!r}"))
+    if entries.ndim != 2 or entries.shape[1] != len(atoms) or not np.isfinite(entries).all():
+        raise ValueError(
+            f"operator(atoms) of parity {notion.name!r} must return finite numbers with a column for each of "
+            f"the {len(atoms)} atoms: got shape {entries.shape}."
+        )
+    return Functional(entries[0]) if len(entries) == 1 else Dense(entries)
+
+
+def _check(notion: Any) -> ParityNotion:
+    if not isinstance(notion, ParityNotion):
+        raise ValueError(
+            f"parity must be a name ({', '.join(sorted(PARITIES))}) or a notion of a class that extends "
+            f"evenhand.parity.ParityNotion: got {notion!r}."
+        )
+    name = getattr(notion, "name", None)
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"A parity notion needs a name, as in parity='name': got {name!r} of {notion!r}.")
+    if name in _TAKEN and notion != PARITIES.get(name):
+        raise ValueError(f"The name {name!r} is taken by evenhand itself: give the notion another.")
+    if notion.metric not in (name, *METRICS):
+        raise ValueError(
+            f"metric of parity {name!r} must be its own name, or one of {', '.join(METRICS)}: got "
+            f"{notion.metric!r}."
+        )
+    return notion

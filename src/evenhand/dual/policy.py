@@ -1,41 +1,57 @@
 """The policy: a distribution over the atoms for each row, and what can be read off it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from evenhand._kernels.chunks import run_chunks
 from evenhand._kernels.softmax import means_into, pmf_into, quantiles_into
+from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import FloatArray, IntArray
-from evenhand.dual.costs import Cost, CostModel, RowCosts, Squared
-from evenhand.dual.grid import Support
-from evenhand.dual.imbalance import ImbalanceModel
+from evenhand.dual.costs import Cost, Squared, cost_faults
+from evenhand.dual.grid import Grid
+from evenhand.dual.imbalance import ImbalanceModel, strata_faults
 from evenhand.dual.objective import logit_loadings
 
 BLOCK_ENTRIES = 1 << 20  # of a pmf held at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SoftmaxPolicy:
+class SoftmaxPolicy(Stored):
     """`pi(l | x) = softmax_l(beta * (<theta_l, t(x)> - c_l(x)))` (paper, eq. 7, where c is the squared cost).
 
     Scores come in the user's units, and so do the answers; tilt and temperature belong to the normalised
-    scale of the support. The answer for a row depends on that row alone, bit for bit: not on its batch,
+    scale of the grid. The answer for a row depends on that row alone, bit for bit: not on its batch,
     its place in it, or the number of threads. Memory beyond the answer does not grow with the rows.
 
-    >>> from evenhand.dual.grid import uniform_support
-    >>> policy = SoftmaxPolicy(uniform_support(0.0, 1.0, 3), np.array([0.5, 0.5]), np.zeros((3, 2)), 4.0)
+    >>> from evenhand.dual.grid import uniform_grid
+    >>> policy = SoftmaxPolicy(uniform_grid(0.0, 1.0, 3), np.array([0.5, 0.5]), np.zeros((3, 2)), 4.0)
     >>> policy.pmf(np.array([0.5]), np.array([[0.2, 0.8]])).round(3)
     array([[0.018, 0.965, 0.018]])
     """
 
-    support: Support
+    grid: Grid
     group_prior: FloatArray  # p, (n_groups,)
     tilt: FloatArray  # theta = A^T Phi, (n_atoms, n_groups)
     temperature: float  # beta
     strata: IntArray | None = None  # stratum of each group, (n_groups,), as in `ImbalanceModel`
     cost: Cost = field(default_factory=Squared)
+
+    def faults(self) -> Iterator[str]:
+        """Shapes that agree, which compiled loops rely on, a positive prior, and a cost of the atoms."""
+        if not isinstance(self.grid, Grid):
+            yield "it has no grid"
+        elif not is_floats(self.tilt, None, None) or not is_floats(self.group_prior, None):
+            yield "its tilt or its prior is not an array of numbers"
+        elif self.tilt.shape != (len(self.grid.atoms), len(self.group_prior)):
+            yield "the shapes of its atoms, prior and tilt do not agree"
+        elif not np.all(self.group_prior > 0):
+            yield "its prior is not positive"
+        if type(self.temperature) is not float:
+            yield "its temperature is not a number"
+        yield from strata_faults(self.strata, self.group_prior)
+        yield from cost_faults(self.cost, len(self.tilt))
 
     def pmf(self, scores: FloatArray, group_proba: FloatArray) -> FloatArray:
         """Probability of each atom, shape (n_rows, n_atoms)."""
@@ -54,11 +70,11 @@ class SoftmaxPolicy:
         loadings, offset = self._logits()
 
         def fill(start: int, stop: int, design: FloatArray) -> None:
-            means_into(out[start:stop], design, loadings, offset, self.support.normalised(), 0, stop - start)
+            means_into(out[start:stop], design, loadings, offset, self.grid.normalised(), 0, stop - start)
 
         self._fill(fill, scores, group_proba)
-        out *= self.support.half_width
-        out += self.support.centre
+        out *= self.grid.half_width
+        out += self.grid.centre
         return out
 
     def likeliest(self, scores: FloatArray, group_proba: FloatArray) -> FloatArray:
@@ -68,20 +84,16 @@ class SoftmaxPolicy:
         for start in range(0, len(scores), size):
             rows = slice(start, start + size)
             places[rows] = self.pmf(scores[rows], group_proba[rows]).argmax(axis=1)
-        return self.support.atoms[places]
+        return self.grid.atoms[places]
 
     def quantile(self, scores: FloatArray, group_proba: FloatArray, level: FloatArray) -> FloatArray:
         """Smallest atom whose cumulated probability reaches `level`, one number or one per row."""
         levels = np.ascontiguousarray(np.broadcast_to(level, len(scores)), dtype=np.float64)
-        return self.support.atoms[self._quantile_index(scores, group_proba, levels)]
+        return self.grid.atoms[self._quantile_index(scores, group_proba, levels)]
 
     def draw(self, scores: FloatArray, group_proba: FloatArray, uniforms: FloatArray) -> FloatArray:
         """An atom for each row, drawn by inversion of its cumulated distribution at `uniforms`."""
-        return self.support.atoms[self._quantile_index(scores, group_proba, uniforms)]
-
-    def cost_terms(self, scores: FloatArray) -> tuple[CostModel, RowCosts]:
-        """The atoms' and the rows' part of the cost, in units of a problem."""
-        return self.cost.model(self.support), self.cost.rows(self.support, scores)
+        return self.grid.atoms[self._quantile_index(scores, group_proba, uniforms)]
 
     def _quantile_index(self, scores: FloatArray, group_proba: FloatArray, levels: FloatArray) -> IntArray:
         out = np.empty(len(scores), np.int64)
@@ -96,7 +108,7 @@ class SoftmaxPolicy:
     def _logits(self) -> tuple[FloatArray, FloatArray]:
         """Loadings (n_atoms, n_design) and offset (n_atoms,) of the logits, in log 2."""
         mixing = ImbalanceModel.from_prior(self.group_prior, self.strata).mixing
-        return logit_loadings(self.tilt, mixing, self.cost.model(self.support), self.temperature)
+        return logit_loadings(self.tilt, mixing, self.cost.model(self.grid), self.temperature)
 
     def _fill(
         self,
@@ -109,7 +121,7 @@ class SoftmaxPolicy:
 
         def run(start: int, stop: int) -> None:
             kept = imbalance.kept_rows(group_proba[start:stop])
-            costs = self.cost.rows(self.support, scores[start:stop])
+            costs = self.cost.rows(self.grid, scores[start:stop])
             fill(start, stop, np.concatenate([kept, costs.features]))
 
         run_chunks(run, len(scores), len(self.tilt))

@@ -9,46 +9,34 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from evenhand._utils.typing import FloatArray, IntArray
+from evenhand._utils.typing import FloatArray
 from evenhand.dual.imbalance import mean_imbalance
-from evenhand.dual.parity import Parity
+from evenhand.dual.step import ParityStep
 from evenhand.exceptions import PriorWarning
 
 SAME_PRIOR = 1e-6  # relative distance up to which a prior is the mean itself, rounded on its way here
 
 
 def resolve_prior(
-    prior: FloatArray | None,
-    mean_proba: FloatArray,
-    *,
-    groups: Sequence[Hashable],
-    parity: Parity,
-    slack: FloatArray,
-    scale: float,
-    strata: IntArray | None = None,
-    stacklevel: int = 2,
+    prior: FloatArray | None, step: ParityStep, groups: Sequence[Hashable], stacklevel: int = 2
 ) -> FloatArray:
     """The prior to use: the mean of the group probabilities, or the user's own if it is feasible.
 
     Parameters
     ----------
     prior : array of shape (n_groups,) or None
-    mean_proba : array of shape (n_groups,)
-        Weighted mean of the group probabilities on the rows.
+        The user's own.
+    step : ParityStep
+        With the mean of the group probabilities on the rows as its prior.
     groups : sequence of labels
-    parity : Parity
-    slack : array of shape (n_groups,)
-        Tolerances on the normalised scale.
-    scale : float
-        Units of epsilon in one unit of slack, for the messages.
-    strata : array of shape (n_groups,) or None
-        As in `ImbalanceModel`.
     stacklevel : int
         Of the warning, as seen from here.
     """
+    mean_proba = step.group_prior
     if prior is None or np.all(np.abs(prior / mean_proba - 1.0) <= SAME_PRIOR):
         return mean_proba
-    imbalance = mean_imbalance(mean_proba, prior, strata)
+    imbalance = mean_imbalance(mean_proba, prior, step.strata)
+    parity, slack, scale = step.make_parity(), step.slack, step.unit
     smallest = parity.smallest_feasible(imbalance)
     if np.any(slack < smallest):
         worst = int(np.argmax(smallest - slack))

@@ -3,12 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import Self
 
-import numpy as np
-
-from evenhand._utils.typing import FloatArray, IntArray
-from evenhand.dual.costs import CostModel, RowCosts, cost_matrix, squared_cost, squared_cost_rows
-from evenhand.dual.imbalance import ImbalanceModel
+from evenhand._utils.typing import FloatArray
+from evenhand.dual.costs import CostModel, RowCosts, cost_matrix
 from evenhand.dual.parity import Parity
+from evenhand.dual.rows import DualRows, stored_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -18,11 +16,11 @@ class DualProblem:
     Over multipliers Phi (n_constraints, n_groups), with tilt `theta = A^T Phi`:
 
         F(Phi) = E[LSE_beta((<theta_l, t> - c_l)_l)] + sum_s epsilon_s * dualnorm(Phi_s)
+
+    Everything is on the normalised scale, where the atoms span [-1, 1]. `ParityStep.problem` makes it.
     """
 
-    design: FloatArray  # kept imbalances, then cost features: (n_kept + n_features, n_rows)
-    constant: FloatArray  # the part of the cost that no atom changes, (n_rows,)
-    weights: FloatArray  # weight of each row, sums to one, (n_rows,)
+    rows: DualRows
     mixing: FloatArray  # t = mixing^T (kept imbalances), (n_kept, n_groups)
     cost: CostModel
     parity: Parity
@@ -32,43 +30,10 @@ class DualProblem:
     # stream's gradient on the curvature of its last rows.
     moment_shift: FloatArray | None = None
 
-    @classmethod
-    def from_rows(
-        cls,
-        scores: FloatArray,
-        group_proba: FloatArray,
-        *,
-        atoms: FloatArray,
-        parity: Parity,
-        slack: FloatArray,
-        temperature: float,
-        group_prior: FloatArray | None = None,
-        weights: FloatArray | None = None,
-        strata: IntArray | None = None,
-        costs: tuple[CostModel, RowCosts] | None = None,
-    ) -> Self:
-        """Problem on checked arrays: the prior defaults to the mean of tau, the cost to the squared one."""
-        if weights is None:
-            weights = np.full(len(scores), 1.0 / len(scores))
-        if group_prior is None:
-            group_prior = weights @ group_proba
-        imbalance = ImbalanceModel.from_prior(group_prior, strata)
-        cost, rows = (squared_cost(atoms), squared_cost_rows(scores)) if costs is None else costs
-        return cls(
-            design=np.concatenate([imbalance.kept_rows(group_proba), rows.features]),
-            constant=rows.constant,
-            weights=weights,
-            mixing=imbalance.mixing,
-            cost=cost,
-            parity=parity,
-            slack=slack,
-            temperature=temperature,
-        )
-
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return int(self.design.shape[1])
+        return self.rows.n_rows
 
     @property
     def n_atoms(self) -> int:
@@ -90,33 +55,19 @@ class DualProblem:
         """Shape of Phi."""
         return self.parity.operator.n_rows, self.n_groups
 
-    def mean_constant(self) -> float:
-        """Mean over the rows of the cost that no atom changes."""
-        # Not `@`: BLAS wakes threads of its own, which go on spinning beside those of the kernels.
-        return float(np.einsum("i,i->", self.weights, self.constant))
-
     def imbalance(self) -> FloatArray:
-        """t(x_i) for every group, shape (n_rows, n_groups)."""
-        return self.design[: self.n_kept].T @ self.mixing
+        """t(x_i) for every group, shape (n_rows, n_groups): for small problems."""
+        rows = stored_rows(self.rows, "A table of imbalances")
+        return rows.design[: self.n_kept].T @ self.mixing
 
     def costs(self) -> FloatArray:
         """c_il, shape (n_rows, n_atoms): for small problems."""
-        return cost_matrix(self.cost, RowCosts(self.design[self.n_kept :], self.constant))
+        rows = stored_rows(self.rows, "A table of costs")
+        return cost_matrix(self.cost, RowCosts(rows.design[self.n_kept :], rows.constant))
 
-    def subset(self, rows: IntArray) -> Self:
-        """The same problem on some of the rows, with the mean imbalance of all of them.
-
-        The sample's own mean would make tight tolerances infeasible, as a wrong prior does.
-        """
-        design, constant, weights = self.gather(rows)
-        weights /= weights.sum()
-        kept = slice(self.n_kept)
-        design[kept] += (self.design[kept] @ self.weights - design[kept] @ weights)[:, None]
-        return replace(self, design=design, constant=constant, weights=weights)
-
-    def gather(self, rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Copies of design, constant and weights of some of the rows."""
-        return np.ascontiguousarray(self.design[:, rows]), self.constant[rows], self.weights[rows]
+    def sample(self, size: int) -> Self:
+        """The same problem on a fixed sample of the rows, with the mean imbalance of all of them."""
+        return replace(self, rows=self.rows.sample(size))
 
     def at_temperature(self, temperature: float) -> Self:
         """The same problem, smoothed at another beta."""

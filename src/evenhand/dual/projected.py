@@ -5,11 +5,8 @@ every notion whose constraint is a sup-norm; the arrays have shape (2, n_constra
 """
 
 import numpy as np
-from scipy.special import softmax
 
-from evenhand._kernels.chunks import chunk_bounds
-from evenhand._utils.typing import FloatArray, IntArray
-from evenhand.dual.objective import evaluate
+from evenhand._utils.typing import FloatArray
 from evenhand.dual.parity import matrix
 from evenhand.dual.problem import DualProblem
 
@@ -23,13 +20,6 @@ def merge(point: FloatArray) -> FloatArray:
     """`Phi = Lambda - V`."""
     merged: FloatArray = point[0] - point[1]
     return merged
-
-
-def projected_objective(problem: DualProblem, point: FloatArray) -> float:
-    """F(Lambda, V), eq. (5) of the paper."""
-    multipliers = merge(point)
-    smooth = evaluate(problem.with_slack(np.zeros(problem.n_groups)), multipliers).value
-    return smooth + float(point.sum(axis=(0, 1)) @ problem.slack)
 
 
 def projected_gradient(problem: DualProblem, violation: FloatArray) -> FloatArray:
@@ -47,22 +37,9 @@ def gradient_map_norm(problem: DualProblem, point: FloatArray, violation: FloatA
     return float(np.linalg.norm(gradient_map(problem, point, violation, step)))
 
 
-def variance_bound(group_prior: FloatArray) -> float:
-    """`sigma^2 = sum_s (1 - p_s) / p_s`, the bound for known tau (paper, Lemma 4.1).
-
-    >>> variance_bound(np.array([0.5, 0.5]))
-    2.0
-    """
-    return float(np.sum((1.0 - group_prior) / group_prior))
-
-
 def imbalance_spread(problem: DualProblem) -> float:
     """`E |t|^2` on the rows: sigma-hat squared of the paper's appendix on unknown eta and tau."""
-    second = np.zeros((problem.n_kept, problem.n_kept))
-    for start, stop in chunk_bounds(problem.n_rows):  # not at once: the rows may be more than memory holds
-        kept = problem.design[: problem.n_kept, start:stop]
-        second += (kept * problem.weights[start:stop]) @ kept.T
-    return float(np.trace(problem.mixing.T @ second @ problem.mixing))
+    return float(np.trace(problem.mixing.T @ problem.rows.second_moment() @ problem.mixing))
 
 
 def gradient_variance(problem: DualProblem) -> float:
@@ -88,18 +65,3 @@ def smoothness(problem: DualProblem, spread: float | None = None) -> float:
     spread = imbalance_spread(problem) if spread is None else spread
     bound = 2.0 * problem.temperature * spread * float(min(radius, largest))
     return max(bound, np.finfo(float).tiny)  # no row tells the groups apart: any step will do
-
-
-def stochastic_gradient(problem: DualProblem, point: FloatArray, rows: IntArray) -> FloatArray:
-    """Mean of the single-row gradients of F(Lambda, V) over `rows` (paper, eq. 11).
-
-    A row's gradient is `(+g + epsilon, -g + epsilon)` with `g = A pi t^T`. Its mean is the gradient of F
-    when rows are drawn in proportion to the problem's weights. Returns shape (2, n_constraints, n_groups).
-    """
-    features = problem.design[:, rows]
-    tilt = problem.parity.operator.adjoint(merge(point)) @ problem.mixing.T
-    loadings = np.concatenate([tilt, problem.cost.loadings], axis=1)
-    logits = problem.temperature * (features.T @ loadings.T + problem.cost.offset)
-    imbalance = features[: problem.n_kept].T @ problem.mixing
-    moments = softmax(logits, axis=1).T @ imbalance / features.shape[1]
-    return projected_gradient(problem, problem.parity.operator.apply(moments))

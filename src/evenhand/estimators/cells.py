@@ -5,12 +5,13 @@ the legitimate factor, an attribute, an outcome, or several of these together; f
 there is one, and the columns are the groups' probabilities.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
+from evenhand._utils.stored import Stored
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import Labels
 
@@ -20,7 +21,7 @@ JOINTS = ("auto", "classifier", "product")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Notion:
+class Cells(Stored):
     """The cells of a fitted model."""
 
     names: Labels  # of the attributes, one for each model of the group; of columns taken together a tuple
@@ -30,6 +31,21 @@ class Notion:
     outcomes: Labels | None = None  # those within which parity is asked for
     factors: Labels | None = None  # values of the legitimate factor, where the stratum has one
     joint: bool = False  # the models of the group tell outcomes apart, too
+
+    def faults(self) -> Iterator[str]:
+        """Lists of labels, groups for each attribute, and outcomes that are classes."""
+        listed = (self.names, self.groups, *(self.groups if type(self.groups) is tuple else ()))
+        optional = (self.classes, self.outcomes, self.factors)
+        if not all(type(labels) is tuple for labels in listed) or not all(
+            isinstance(labels, tuple | None) for labels in optional
+        ):
+            yield "its labels are not listed"
+        elif len(self.names) != len(self.groups) or not self.names:
+            yield "it does not have groups for each attribute"
+        elif self.outcomes is not None and not set(self.outcomes) <= set(self.classes or ()):
+            yield "its outcomes are not among its classes"
+        if type(self.separate) is not bool or type(self.joint) is not bool:
+            yield "its switches are not yes or no"
 
     @property
     def is_plain(self) -> bool:
@@ -42,7 +58,7 @@ class Notion:
         together = self.names[0]
         return together if not self.separate and isinstance(together, tuple) else self.names
 
-    def cells(self) -> list[tuple[Hashable, Hashable]]:
+    def pairs(self) -> list[tuple[Hashable, Hashable]]:
         """Stratum and group of each column, in order."""
         found: list[tuple[Hashable, Hashable]] = []
         for factor in self.factors or (None,):
@@ -53,14 +69,14 @@ class Notion:
 
     def labels(self) -> Labels:
         """Label of each column: the group, or `(stratum, group)`."""
-        return self.groups[0] if self.is_plain else tuple(self.cells())
+        return self.groups[0] if self.is_plain else tuple(self.pairs())
 
     def strata(self) -> IntArray | None:
         """Stratum of each column from 0 on, or None where there is one."""
         if self.is_plain:
             return None
         order: dict[Hashable, int] = {}
-        return np.array([order.setdefault(stratum, len(order)) for stratum, _ in self.cells()])
+        return np.array([order.setdefault(stratum, len(order)) for stratum, _ in self.pairs()])
 
     def model_labels(self, attribute: int) -> Labels:
         """What the model of an attribute tells apart: groups, or outcome and group."""

@@ -1,6 +1,7 @@
 """A classifier whose decisions are as likely in every group."""
 
 import warnings
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels, check_scores
 from evenhand.dual.costs import CostMatrix, check_cost_matrix
+from evenhand.dual.parity import ParityNotion
 from evenhand.estimators.base import ParityEstimator
 from evenhand.estimators.cells import JOINTS, choose_outcomes
 from evenhand.estimators.draws import RandomState
@@ -50,7 +52,7 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         fitted to both together, or the product `P(S | X) P(Y | X)`, which takes class and group for
         independent given X and says so in a warning. "auto" takes the product only where
         `sensitive_estimator` came fitted.
-    parity : {"pmf", "cdf", "tv", "mean", "w1"}, default="pmf"
+    parity : {"pmf", "cdf", "tv", "mean", "w1"} or ParityNotion, default="pmf"
         "pmf" bounds the difference of the chance of each class, "tv" that of any set of classes; "cdf" that
         of "this class or a lower one", for classes in an order. "mean" and "w1" take classes for 0, 1, ...
     epsilon : float, array of shape (n_groups,) or dict by group, default=0.05
@@ -76,7 +78,7 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
     calibrator_ : Calibrator, JointCalibrator, list of them, or None
     outcome_calibrator_ : JointCalibrator or None
         With `calibration="joint"`, where it helps.
-    notion_ : Notion
+    cells_ : Cells
         Which groups are compared, and within which strata.
     postprocessor_ : ParityPostprocessor
         The parity step; its atoms 0, 1, ... stand for `classes_`.
@@ -113,7 +115,7 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         criterion: str = "demographic_parity",
         pos_label: Any = None,
         joint: str = "auto",
-        parity: str = "pmf",
+        parity: str | ParityNotion = "pmf",
         epsilon: Any = 0.05,
         cost_matrix: Any = None,
         beta: Any = "auto",
@@ -154,6 +156,16 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         self.warm_start = warm_start
         self.random_state = random_state
 
+    def faults(self) -> Iterator[str]:
+        """As for every estimator, and classes that are those of the atoms."""
+        yield from super().faults()
+        if hasattr(self, "postprocessor_"):
+            atoms = self.postprocessor_.policy_.grid.atoms
+            classes: object = getattr(self, "classes_", None)
+            n_classes = int(atoms[-1]) + 1
+            if not isinstance(classes, np.ndarray) or not classes.shape == atoms.shape == (n_classes,):
+                yield "its classes_ are not those of its atoms"
+
     def partial_fit(
         self,
         X_unlabeled: Any,
@@ -192,7 +204,7 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         Most rows are decided with a chance near one, and for these it is what `predict` says. Parity rests on
         the others, whose chances it rounds: measure what that does with `evenhand.audit`.
         """
-        scores, group_proba = self._nuisances(X, sensitive_features)
+        scores, group_proba = self.predict_scores(X, sensitive_features=sensitive_features)
         return self._labels(self.postprocessor_.policy_.likeliest(scores, group_proba))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None) -> float:

@@ -60,7 +60,7 @@ def uniforms_from_rows(scores: FloatArray, group_proba: FloatArray, key: HashArr
     Parameters
     ----------
     scores : array of shape (n_rows,) or (n_rows, n_classes)
-        On the normalised scale of the support, or class probabilities.
+        On the normalised scale of the grid, or class probabilities.
     group_proba : array of shape (n_rows, n_groups)
     key : array of shape (2,)
         From `key_from`.

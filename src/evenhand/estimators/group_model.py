@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from evenhand._utils.labels import Groups
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import Labels, check_group_proba
 from evenhand.calibration import JOINT, Calibrator, JointCalibrator, fit_calibrator
-from evenhand.estimators.cells import Notion
-from evenhand.estimators.groups import Groups
+from evenhand.estimators.cells import Cells
 from evenhand.estimators.nuisances import (
     Fold,
     Labelled,
@@ -88,18 +88,18 @@ def fit_group_model(
     return model, proba
 
 
-def _score_groups(classifier: BaseEstimator, near: Any, data: Labelled, X: Any) -> FloatArray:
-    fitted = fit_model(classifier, data.X, data.codes, data.weights, "sensitive_estimator", near)
+def _score_groups(classifier: BaseEstimator, warm_start_from: Any, data: Labelled, X: Any) -> FloatArray:
+    fitted = fit_model(classifier, data.X, data.codes, data.weights, "sensitive_estimator", warm_start_from)
     return group_probabilities(fitted, X, data.groups)
 
 
-def restore_models(notion: Notion, classifiers: Any, calibrators: Any) -> list[GroupModel]:
+def restore_models(cells: Cells, classifiers: Any, calibrators: Any) -> list[GroupModel]:
     """The models of a fitted estimator, which keeps lists of their parts where there are several."""
     if classifiers is None:
         return []
-    several = len(notion.names) > 1
+    several = len(cells.names) > 1
     pairs = zip(classifiers, calibrators, strict=True) if several else [(classifiers, calibrators)]
     return [
-        GroupModel(classifier, calibrator, notion.model_labels(attribute))
+        GroupModel(classifier, calibrator, cells.model_labels(attribute))
         for attribute, (classifier, calibrator) in enumerate(pairs)
     ]

@@ -1,6 +1,6 @@
 """What a fit knows before the parity step: the groups and strata of rows, and how good its models are."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,13 +8,21 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
+from evenhand._utils.labels import (
+    Groups,
+    combine_codes,
+    combine_groups,
+    match_groups,
+    read_columns,
+    read_groups,
+)
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import Labels, Rows
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
-from evenhand.estimators.cells import ATTRIBUTES, Notion
-from evenhand.estimators.groups import PAIR, Groups, encode_labels, label_columns, row_labels, sorted_labels
+from evenhand.estimators.cells import ATTRIBUTES, Cells
+from evenhand.estimators.groups import PAIR
 from evenhand.estimators.nuisances import Labelled, class_codes
-from evenhand.estimators.recalibration import Models, Said
+from evenhand.estimators.recalibration import ModelOutputs, Models
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,7 +30,7 @@ class Learned:
     """What a fit knows before the parity step, and the rows for that step."""
 
     models: Models
-    notion: Notion
+    cells: Cells
     classes: AnyArray | None  # of a classification, in the type of the outcomes
     diagnosis: CalibrationDiagnosis | None
     rows: Rows
@@ -34,22 +42,22 @@ def attribute_columns(
     attributes: str,
     name: str = "sensitive_features",
     known: Labels | None = None,
-) -> dict[Any, list[Any]]:
-    """Labels of each attribute by its name: every column one, or all of them together.
+) -> dict[Hashable, Groups]:
+    """Groups of each attribute by its name: every column one, or all of them together.
 
     With `known`, the columns of the fit, they are put in the order of these.
     """
     if attributes not in ATTRIBUTES:
         raise ValueError(f'attributes must be "combined" or "separate": got {attributes!r}.')
-    columns = label_columns(sensitive_features, n_rows, name)
+    columns = read_columns(sensitive_features, n_rows, name)
     if known is not None:
         columns = _in_order_of(known, columns, name)
     if attributes == "separate" or len(columns) == 1:
         return columns
-    return {tuple(columns): list(zip(*columns.values(), strict=True))}
+    return {tuple(columns): combine_groups(list(columns.values()))}
 
 
-def _in_order_of(known: Labels, columns: dict[Any, list[Any]], name: str) -> dict[Any, list[Any]]:
+def _in_order_of(known: Labels, columns: dict[Hashable, Groups], name: str) -> dict[Hashable, Groups]:
     """Columns by name; by position where there are no names, then or now, or one column is all there is."""
     if set(columns) == set(known):
         return {column: columns[column] for column in known}
@@ -62,7 +70,7 @@ def _in_order_of(known: Labels, columns: dict[Any, list[Any]], name: str) -> dic
     )
 
 
-def factor_labels(X: Any, conditional_on: Any) -> list[Any]:
+def read_factor(X: Any, conditional_on: Any) -> Groups:
     """The value of the legitimate factor in each row: a column of X, or the values of several together."""
     keys = conditional_on if isinstance(conditional_on, list | tuple) else [conditional_on]
     try:
@@ -72,19 +80,19 @@ def factor_labels(X: Any, conditional_on: Any) -> list[Any]:
             f"conditional_on must name columns of X, by name or by number: got {conditional_on!r} ({error})."
         ) from error
     columns = columns.toarray() if hasattr(columns, "toarray") else columns
-    return row_labels(columns, _num_samples(X), "conditional_on")
+    return read_groups(columns, _num_samples(X), "conditional_on")
 
 
-def factor_codes(X: Any, conditional_on: Any, notion: Notion) -> IntArray | None:
+def factor_codes(X: Any, conditional_on: Any, cells: Cells) -> IntArray | None:
     """Which value of the legitimate factor each row has, where the notion has one."""
-    if notion.factors is None:
+    if cells.factors is None:
         return None
-    return encode_labels(factor_labels(X, conditional_on), notion.factors, "conditional_on").codes
+    return match_groups(read_factor(X, conditional_on), cells.factors, "conditional_on").codes
 
 
 def factor_values(X: Any, conditional_on: Any) -> Labels | None:
     """All values of the legitimate factor, sorted."""
-    return None if conditional_on is None else tuple(sorted_labels(set(factor_labels(X, conditional_on))))
+    return None if conditional_on is None else read_factor(X, conditional_on).labels
 
 
 def combined_codes(attributes: Sequence[Groups], target: AnyArray, classes: Labels | None) -> IntArray:
@@ -92,42 +100,37 @@ def combined_codes(attributes: Sequence[Groups], target: AnyArray, classes: Labe
     codes = [groups.codes for groups in attributes]
     if classes is not None:
         codes.append(class_codes(target, classes))
-    together = codes[0]
-    for more in codes[1:]:
-        together = together * (int(more.max()) + 1) + more
-        there = np.bincount(together) > 0
-        together = (np.cumsum(there) - 1)[together]
-    return together
+    return combine_codes(codes)
 
 
-def model_targets(notion: Notion, attributes: Sequence[Groups], data: Labelled) -> list[Groups]:
+def model_targets(cells: Cells, attributes: Sequence[Groups], data: Labelled) -> list[Groups]:
     """What the model of each attribute learns to tell apart."""
-    if not notion.joint:
+    if not cells.joint:
         return list(attributes)
     outcomes = class_codes(data.y, data.classes or ())
     return [
-        Groups(notion.model_labels(place), outcomes * len(groups.labels) + groups.codes, PAIR)
+        Groups(cells.model_labels(place), outcomes * len(groups.labels) + groups.codes, PAIR)
         for place, groups in enumerate(attributes)
     ]
 
 
-def encode_attributes(sensitive_features: Any, n_rows: int, notion: Notion, name: str) -> list[Groups]:
+def encode_attributes(sensitive_features: Any, n_rows: int, cells: Cells, name: str) -> list[Groups]:
     """Groups of rows among those of the fit, attribute by attribute."""
-    attributes = "separate" if notion.separate else "combined"
-    columns = attribute_columns(sensitive_features, n_rows, attributes, name, notion.sensitive_columns)
-    if len(columns) != len(notion.names):
+    attributes = "separate" if cells.separate else "combined"
+    columns = attribute_columns(sensitive_features, n_rows, attributes, name, cells.sensitive_columns)
+    if len(columns) != len(cells.names):
         raise ValueError(
-            f"{name} has {len(columns)} columns, but the fit had {len(notion.names)}: "
-            f"{', '.join(map(str, notion.names))}."
+            f"{name} has {len(columns)} columns, but the fit had {len(cells.names)}: "
+            f"{', '.join(map(str, cells.names))}."
         )
     return [
-        encode_labels(labels, groups, name)
-        for labels, groups in zip(columns.values(), notion.groups, strict=True)
+        match_groups(groups, labels, name)
+        for groups, labels in zip(columns.values(), cells.groups, strict=True)
     ]
 
 
 def known_groups(
-    attributes: list[Groups], notion: Notion, X_unlabeled: Any, groups_unlabeled: Any, aware: bool
+    attributes: list[Groups], cells: Cells, X_unlabeled: Any, groups_unlabeled: Any, aware: bool
 ) -> list[Groups] | None:
     """Groups of the rows of the parity step, where they are known."""
     if X_unlabeled is None:
@@ -136,7 +139,7 @@ def known_groups(
         return attributes
     if groups_unlabeled is not None:
         n_rows = _num_samples(X_unlabeled)
-        return encode_attributes(groups_unlabeled, n_rows, notion, "sensitive_features_unlabeled")
+        return encode_attributes(groups_unlabeled, n_rows, cells, "sensitive_features_unlabeled")
     if aware:
         raise ValueError(
             "aware=True needs the group of every row that it post-processes: pass "
@@ -146,40 +149,40 @@ def known_groups(
 
 
 def known_columns(
-    notion: Notion, groups: Sequence[Groups], target: AnyArray | None, factors: IntArray | None
+    cells: Cells, groups: Sequence[Groups], target: AnyArray | None, factors: IntArray | None
 ) -> FloatArray:
     """Which groups of which strata rows are in, zeros and ones, (n_rows, n_groups)."""
     outcomes = None
-    if notion.outcomes is not None:
+    if cells.outcomes is not None:
         if target is None:
             raise ValueError("Parity within outcomes is measured on rows whose outcome is known: pass y.")
-        assert notion.classes is not None
-        outcomes = np.eye(len(notion.classes))[class_codes(target, notion.classes)]
-    return notion.known_columns([each.one_hot() for each in groups], outcomes, factors)
+        assert cells.classes is not None
+        outcomes = np.eye(len(cells.classes))[class_codes(target, cells.classes)]
+    return cells.known_columns([each.one_hot() for each in groups], outcomes, factors)
 
 
 def require_cells(
-    notion: Notion, attributes: Sequence[Groups], data: Labelled, factors: IntArray | None, smallest: int
+    cells: Cells, attributes: Sequence[Groups], data: Labelled, factors: IntArray | None, smallest: int
 ) -> None:
     """Refuse groups that are too small within a stratum."""
-    if notion.is_plain:
+    if cells.is_plain:
         return
-    sizes = known_columns(notion, attributes, data.y, factors).sum(axis=0)
+    sizes = known_columns(cells, attributes, data.y, factors).sum(axis=0)
     worst = int(sizes.argmin())
     if sizes[worst] < smallest:
-        stratum, group = notion.cells()[worst]
+        stratum, group = cells.pairs()[worst]
         raise ValueError(
             f"Group {group!r} has {int(sizes[worst])} labelled rows in stratum {stratum!r}, fewer than "
             f"min_group_size={smallest}: parity there would be parity of noise. Join groups or strata, "
             "collect more rows, or lower min_group_size."
         )
-    if notion.joint:
-        _require_joint_cells(notion, attributes, data)
+    if cells.joint:
+        _require_joint_cells(cells, attributes, data)
 
 
-def _require_joint_cells(notion: Notion, attributes: Sequence[Groups], data: Labelled) -> None:
+def _require_joint_cells(cells: Cells, attributes: Sequence[Groups], data: Labelled) -> None:
     """Refuse groups that are not there in an outcome, be it one in which nothing is asked for."""
-    for targets in model_targets(notion, attributes, data):
+    for targets in model_targets(cells, attributes, data):
         absent = np.flatnonzero(np.bincount(targets.codes, minlength=len(targets.labels)) == 0)
         if len(absent):
             raise ValueError(
@@ -189,19 +192,19 @@ def _require_joint_cells(notion: Notion, attributes: Sequence[Groups], data: Lab
             )
 
 
-def needs_labelled(notion: Notion, known: Sequence[Groups] | None, aware: bool = False) -> bool:
+def needs_labelled(cells: Cells, known: Sequence[Groups] | None, aware: bool = False) -> bool:
     """Whether a model of the group is measured on labelled rows: the others have not all of the groups."""
-    if aware or len(notion.names) > 1:
+    if aware or len(cells.names) > 1:
         return False  # nothing is measured
-    return known is None or notion.joint or len(np.unique(known[0].codes)) < len(notion.groups[0])
+    return known is None or cells.joint or len(np.unique(known[0].codes)) < len(cells.groups[0])
 
 
 def diagnose(
-    notion: Notion,
-    labelled: Said,
+    cells: Cells,
+    labelled: ModelOutputs,
     codes: IntArray,
     weights: FloatArray | None,
-    said: Said,
+    outputs: ModelOutputs,
     known: Sequence[Groups] | None,
     rows: Rows,
 ) -> CalibrationDiagnosis:
@@ -211,11 +214,11 @@ def diagnose(
     are not known. Their scores are by models that have not seen them: fitted ones tell outcomes apart, and
     with these groups, that a policy will not see.
     """
-    labels = notion.model_labels(0)
+    labels = cells.model_labels(0)
     measured = labelled
-    if known is not None and not needs_labelled(notion, known):
-        measured, codes, weights = said, known[0].codes, rows.weights
-    modelled = said.modelled[0]
+    if known is not None and not needs_labelled(cells, known):
+        measured, codes, weights = outputs, known[0].codes, rows.weights
+    modelled = outputs.modelled[0]
     shares = modelled.mean(axis=0) if rows.weights is None else rows.weights @ modelled
     return diagnose_calibration(
         measured.modelled[0],
@@ -234,6 +237,6 @@ def _one_number(scores: FloatArray) -> FloatArray:
     return scores[:, 1] if scores.shape[1] == 2 else scores.argmax(axis=1).astype(np.float64)
 
 
-def only(parts: list[Any]) -> Any:
-    """None of none, and the part itself where there is one."""
+def unwrap_single(parts: list[Any]) -> Any:
+    """The one element of a list of one, None for an empty list, or the list itself."""
     return parts if len(parts) > 1 else next(iter(parts), None)

@@ -20,11 +20,12 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import has_fit_parameter
 
+from evenhand._utils.labels import Groups
 from evenhand._utils.progress import report_progress
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import Labels
 from evenhand.estimators.draws import RandomState, key_from
-from evenhand.estimators.groups import PAIR, Groups
+from evenhand.estimators.groups import PAIR
 
 Fold = tuple[IntArray, IntArray]  # rows to fit on, rows to score
 
@@ -69,15 +70,20 @@ class Labelled:
 
 
 def fit_model(
-    model: BaseEstimator, X: Any, y: AnyArray, weights: FloatArray | None, name: str, near: Any = None
+    model: BaseEstimator,
+    X: Any,
+    y: AnyArray,
+    weights: FloatArray | None,
+    name: str,
+    warm_start_from: Any = None,
 ) -> Any:
     """A fitted clone of `model`; weights go to it, or to the last step of a pipeline.
 
-    `near` is a fit of the same model on more of the rows, for a shorter way to the same answer.
+    `warm_start_from` is a fit of the same model on more of the rows, for a shorter way to the same answer.
     """
     model = clone(model)
-    if near is not None:
-        _start_near(_last_step(model), _last_step(near), y)
+    if warm_start_from is not None:
+        _warm_start(_last_step(model), _last_step(warm_start_from), y)
     if weights is None or isinstance(model, FrozenEstimator):
         return model.fit(X, y)
     if has_fit_parameter(model, "sample_weight"):
@@ -90,7 +96,7 @@ def fit_model(
     )
 
 
-def _start_near(model: Any, near: Any, y: AnyArray) -> None:
+def _warm_start(model: Any, warm_start_from: Any, y: AnyArray) -> None:
     """Have a logistic regression begin where another ended, if both are on their way to one best answer.
 
     What it comes to is the same within its tolerance: the loss is convex, the steps go downhill, and the
@@ -98,9 +104,11 @@ def _start_near(model: Any, near: Any, y: AnyArray) -> None:
     """
     if type(model) is not LogisticRegression or model.solver not in DESCENTS:
         return
-    if max(near.n_iter_) < near.max_iter and np.array_equal(np.unique(y), near.classes_):
+    if max(warm_start_from.n_iter_) < warm_start_from.max_iter and np.array_equal(
+        np.unique(y), warm_start_from.classes_
+    ):
         model.set_params(warm_start=True)
-        model.coef_, model.intercept_ = near.coef_.copy(), near.intercept_.copy()
+        model.coef_, model.intercept_ = warm_start_from.coef_.copy(), warm_start_from.intercept_.copy()
 
 
 def _last_step(model: Any) -> Any:

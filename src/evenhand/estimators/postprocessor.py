@@ -1,42 +1,45 @@
 """ParityPostprocessor: scores and group probabilities in, a policy at parity out."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import clone
 
-from evenhand._utils.typing import AnyArray, FloatArray
+from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import (
     Labels,
     Rows,
     check_epsilon,
-    check_levels,
     check_prior,
-    check_rows_of,
-    label_array,
+    check_rows,
+    check_strata,
+    column_labels,
 )
-from evenhand.certificates import Certificate
-from evenhand.dual.costs import Cost, make_cost
-from evenhand.dual.grid import Support, automatic_beta, uniform_support, warn_of_clipping
-from evenhand.dual.parity import make_parity
-from evenhand.dual.policy import SoftmaxPolicy
+from evenhand.certificates import certify
+from evenhand.dual.costs import make_cost
+from evenhand.dual.grid import Grid, automatic_beta, uniform_grid, warn_of_clipping
+from evenhand.dual.parity import ParityNotion
 from evenhand.dual.prior import resolve_prior
 from evenhand.dual.problem import DualProblem
-from evenhand.estimators.draws import HashArray, RandomState, choose_uniforms, key_from, uniforms_from_rows
-from evenhand.estimators.parity_step import (
-    FrontierRows,
-    certify_in_units,
-    choose_beta,
-    choose_support,
-    read_rows,
-    solve,
-)
+from evenhand.dual.step import ParityStep, choose_beta, choose_grid
+from evenhand.estimators.draws import RandomState, key_from
 from evenhand.estimators.selection import Selection, is_cv, select
 from evenhand.estimators.streaming import PartialFit
-from evenhand.solvers import Callback, SolverResult, make_solver
+from evenhand.solvers import Callback, Solver, SolverResult, run_and_warn
 
 
-class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
+@dataclass(frozen=True, slots=True, eq=False)
+class FrontierRows:
+    """The parity step of a model, to be solved again for other tolerances on the same rows."""
+
+    postprocessor: "ParityPostprocessor"  # unfitted, with the model's settings
+    rows: Rows
+    group_prior: Any
+    assemble: Callable[["ParityPostprocessor"], Any]  # fitted post-processor -> model of the user's kind
+
+
+class ParityPostprocessor(PartialFit):
     """Turn scores into predictions whose distribution is the same for every group, up to epsilon.
 
     Row x has a score eta(x) and group probabilities tau(x); p is the share of each group and
@@ -50,11 +53,12 @@ class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    parity : {"cdf", "pmf", "mean", "tv", "w1"}, default="cdf"
+    parity : {"cdf", "pmf", "mean", "tv", "w1"} or ParityNotion, default="cdf"
         What has to agree: "cdf" bounds the Kolmogorov-Smirnov distance between each group's predictions
         and everybody's, "pmf" the difference of the probability of each atom (paper, eq. 2), "mean" the
         difference of the average prediction, in the units of the scores, "tv" the total variation
-        distance, and "w1" the Wasserstein-1 distance, in the units of the scores.
+        distance, and "w1" the Wasserstein-1 distance, in the units of the scores. Others can be added
+        (docs/extending.md).
     epsilon : float, array of shape (n_groups,) or dict, default=0.05
         Tolerance: one for all groups, one for each, or by group label. Zero is allowed.
     atoms : "auto", "cv", int or array of shape (n_atoms,), default="auto"
@@ -110,6 +114,8 @@ class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
         `theta = A^T Phi`, on the same scale.
     n_clipped_ : int
         Number of scores that were outside the bounds.
+    step_ : ParityStep
+        What was asked for, and the scale on which it was solved.
     policy_ : SoftmaxPolicy
     result_ : SolverResult
     certificate_ : Certificate
@@ -134,27 +140,12 @@ class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
     (3,)
     """
 
-    atoms_: FloatArray
-    bounds_: tuple[float, float]
-    beta_: float
-    groups_: AnyArray
-    n_groups_: int
-    group_prior_: FloatArray
-    epsilon_: FloatArray
-    n_rows_: int
-    multipliers_: FloatArray
-    tilt_: FloatArray
-    n_clipped_: int
-    policy_: SoftmaxPolicy
-    result_: SolverResult
-    certificate_: Certificate
-    draw_key_: HashArray
     selection_: Selection
 
     def __init__(
         self,
         *,
-        parity: str = "cdf",
+        parity: str | ParityNotion = "cdf",
         epsilon: Any = 0.05,
         atoms: Any = "auto",
         bounds: Any = "auto",
@@ -210,66 +201,75 @@ class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
         callback : callable, default=None
             Called with a `Progress` after every step; stops the solver by returning True.
         """
-        rows = read_rows(scores, group_proba, sample_weight, strata, make_cost(self.cost))
+        rows = self._read_rows(scores, group_proba, sample_weight, strata)
         return self._fit_rows(rows, group_prior, callback)
 
     def _fit_rows(self, rows: Rows, group_prior: Any = None, callback: Callback | None = None) -> Self:
         """Fit on checked rows, whose labels may be of any kind."""
-        epsilon = check_epsilon(self.epsilon, rows.groups, rows.strata)
-        cost = make_cost(self.cost)
-        # the atoms of a cost matrix are not to be chosen, and its support says so
-        atoms = "auto" if is_cv(self.atoms) and cost.n_classes is None else self.atoms
-        support = choose_support(atoms, self.bounds, rows, cost)
-        solver = make_solver(
-            self.solver, tol=self.tol, max_iter=self.max_iter, random_state=self.random_state
-        )
-        n_rows = len(rows.scores)
-        beta = automatic_beta(n_rows) if is_cv(self.beta) else choose_beta(self.beta, solver, cost, n_rows)
-        key = key_from(self.random_state)
-        selected: dict[str, Selection] = {}
-        if is_cv(self.beta) or is_cv(self.atoms):
-            selected["selection_"] = select(self, rows, epsilon, support, beta)
-            beta = selected["selection_"].beta
-            if is_cv(self.atoms):
-                support = uniform_support(*support.bounds, selected["selection_"].n_atoms)
-        n_clipped = support.count_outside(rows.scores)
-        self._report_clipping(support, n_clipped, n_rows)
-        problem, prior = self._problem(rows, support, cost, epsilon, beta, group_prior)
-        result = solve(solver, problem, self._start(problem, rows), callback)
-        tilt = problem.parity.operator.adjoint(result.multipliers)
-        policy = SoftmaxPolicy(support, prior, tilt, beta, rows.strata, cost)
+        key, solver, n_rows = key_from(self.random_state), self._solver(), len(rows.scores)
+        step, selected = self._select(self._plan(rows, solver), rows)
+        n_clipped = step.grid.count_outside(rows.scores)
+        self._report_clipping(step.grid, n_clipped, n_rows)
+        given = None if group_prior is None else check_prior(group_prior, rows.groups, rows.strata)
+        step = replace(step, group_prior=resolve_prior(given, step, rows.groups, stacklevel=3))
+        problem = step.problem(rows)
+        result = run_and_warn(solver, problem, self._start(problem, rows), callback)
         others = {"n_clipped_": n_clipped, "draw_key_": key, **selected}
-        return self._install(problem, result, policy, epsilon, rows.groups, **others)
+        return self._install_fit(step, problem, result, rows.groups, **others)
 
-    def _install(
+    def _plan(self, rows: Rows, solver: Solver[Any]) -> ParityStep:
+        """The step that the parameters ask for on these rows, with what is left to "cv" at its start."""
+        cost, n_rows = make_cost(self.cost), len(rows.scores)
+        # the atoms of a cost matrix are not to be chosen, and its grid says so
+        atoms = "auto" if is_cv(self.atoms) and cost.n_classes is None else self.atoms
+        if is_cv(self.beta):
+            beta = automatic_beta(n_rows)
+        else:
+            beta = choose_beta(self.beta, cost, n_rows, solver.default_beta(n_rows))
+        return ParityStep(
+            grid=choose_grid(atoms, self.bounds, rows.scores, rows.weights, cost),
+            parity=self.parity,
+            cost=cost,
+            group_prior=rows.group_mass(),
+            strata=rows.strata,
+            epsilon=check_epsilon(self.epsilon, rows.groups, rows.strata),
+            beta=beta,
+        )
+
+    def _read_rows(self, scores: Any, group_proba: Any, sample_weight: Any, strata: Any) -> Rows:
+        """Rows to fit on, as a user gives them."""
+        codes, labels = None, None
+        if strata is not None:
+            codes, labels = check_strata(strata, column_labels(group_proba))
+        n_classes = make_cost(self.cost).n_classes
+        return check_rows(
+            scores, group_proba, sample_weight, groups=labels, strata=codes, n_classes=n_classes
+        )
+
+    def _select(self, step: ParityStep, rows: Rows) -> tuple[ParityStep, dict[str, Selection]]:
+        """The step with what is left to "cv" chosen, and how."""
+        if not (is_cv(self.beta) or is_cv(self.atoms)):
+            return step, {}
+        found = select(self, rows, step.epsilon, step.grid, step.beta)
+        step = replace(step, beta=found.beta)
+        if is_cv(self.atoms):
+            step = replace(step, grid=uniform_grid(*step.grid.bounds, found.n_atoms))
+        return step, {"selection_": found}
+
+    def _install_fit(
         self,
+        step: ParityStep,
         problem: DualProblem,
         result: SolverResult,
-        policy: SoftmaxPolicy,
-        epsilon: FloatArray,
         groups: Labels,
         **others: Any,
     ) -> Self:
-        """Become the model of a solved problem, all at once: a fit that failed before has changed nothing."""
-        fitted = {
-            "atoms_": policy.support.atoms,
-            "bounds_": policy.support.bounds,
-            "beta_": policy.temperature,
-            "groups_": label_array(groups),
-            "n_groups_": len(groups),
-            "group_prior_": policy.group_prior,
-            "epsilon_": epsilon,
-            "n_rows_": problem.n_rows,
-            "multipliers_": result.multipliers,
-            "tilt_": policy.tilt,
-            "policy_": policy,
-            "result_": result,
-            "certificate_": certify_in_units(problem, result, policy, groups),
-        }
+        """Become the model of a solved problem, all at once."""
+        certificate = certify(problem, result, step=step, groups=groups)
         for name in ("selection_", "stream_"):  # of an earlier fit
             self.__dict__.pop(name, None)
-        self.__dict__.update(fitted, **others)
-        return self
+        fitted = {"n_rows_": problem.n_rows, "result_": result, "certificate_": certificate}
+        return self._install(step, result.multipliers, groups, **fitted, **others)
 
     def _frontier_rows(
         self,
@@ -281,112 +281,12 @@ class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
         strata: Any = None,
     ) -> FrontierRows:
         """What `evenhand.frontier` solves for many tolerances."""
-        rows = read_rows(scores, group_proba, sample_weight, strata, make_cost(self.cost))
+        rows = self._read_rows(scores, group_proba, sample_weight, strata)
         return FrontierRows(clone(self), rows, group_prior, assemble=lambda fitted: fitted)
 
-    def predict_pmf(self, scores: Any, group_proba: Any) -> FloatArray:
-        """Probability of each atom for each row, shape (n_rows, n_atoms).
-
-        This is the policy itself, so it keeps parity: averaged over rows like those of the fit, each
-        group's distribution is within epsilon of everybody's (Lemma 3.2).
-
-        Parameters
-        ----------
-        scores : array of shape (n_rows,)
-        group_proba : array or data frame of shape (n_rows, n_groups)
-            Named columns may come in any order.
-        """
-        rows = self._rows(scores, group_proba)
-        return self.policy_.pmf(rows.scores, rows.group_proba)
-
-    def predict(
-        self, scores: Any, group_proba: Any, random_state: RandomState = None, ids: Any = None
-    ) -> FloatArray:
-        """One atom for each row, drawn from its policy, shape (n_rows,).
-
-        Draws keep parity, up to the noise of drawing. By default the draw is a keyed hash of the row's
-        score and probabilities (`uniforms_from_rows` says how they are rounded): the same
-        row gets the same answer in any batch, order, process or machine, and so do two people who look the
-        same to the model. With `ids` it is a hash of the id alone, and also survives new models.
-
-        Parameters
-        ----------
-        scores : array of shape (n_rows,)
-        group_proba : array or data frame of shape (n_rows, n_groups)
-        random_state : int, Generator, RandomState or None, default=None
-            Anything but None asks for fresh draws instead.
-        ids : array of shape (n_rows,), default=None
-            Integers, text, bytes or UUIDs that say who each row is.
-        """
-        rows = self._rows(scores, group_proba)
-        scaled, key = rows.scores, self.draw_key_
-        if scaled.ndim == 1:
-            scaled = self.policy_.support.scale(scaled)
-        uniforms = choose_uniforms(
-            len(scaled), key, random_state, ids, lambda: uniforms_from_rows(scaled, rows.group_proba, key)
-        )
-        return self.policy_.draw(rows.scores, rows.group_proba, uniforms)
-
-    def predict_mean(self, scores: Any, group_proba: Any) -> FloatArray:
-        """Mean of each row's distribution, shape (n_rows,): the best single number for squared risk.
-
-        It keeps parity of means (`parity="mean"`, or what the other notions imply for it), but in general
-        not of distributions: averaging undoes the spread that made the groups alike.
-        """
-        rows = self._rows(scores, group_proba)
-        return self.policy_.mean(rows.scores, rows.group_proba)
-
-    def predict_quantile(self, scores: Any, group_proba: Any, q: Any = 0.5) -> FloatArray:
-        """Smallest atom whose cumulated probability reaches q, shape (n_rows,).
-
-        In general it does not keep parity, at any fixed q; at a q drawn uniformly for each row it is
-        `predict`.
-
-        Parameters
-        ----------
-        scores : array of shape (n_rows,)
-        group_proba : array or data frame of shape (n_rows, n_groups)
-        q : float or array of shape (n_rows,), default=0.5
-            Strictly between 0 and 1.
-        """
-        rows = self._rows(scores, group_proba)
-        levels = check_levels(q, len(rows.scores))
-        return self.policy_.quantile(rows.scores, rows.group_proba, levels)
-
-    def _report_clipping(self, support: Support, n_clipped: int, n_rows: int) -> None:
+    def _report_clipping(self, grid: Grid, n_clipped: int, n_rows: int) -> None:
         automatic = isinstance(self.bounds, str)
-        warn_of_clipping(support, n_clipped, n_rows, automatic=automatic, stacklevel=4)
-
-    def _problem(
-        self, rows: Rows, support: Support, cost: Cost, epsilon: FloatArray, beta: float, group_prior: Any
-    ) -> tuple[DualProblem, FloatArray]:
-        """The dual problem on the normalised scale, and the prior it is built with."""
-        atoms = support.normalised()
-        parity = make_parity(self.parity, atoms)
-        scale = support.half_width if parity.in_outcome_units else 1.0
-        prior = resolve_prior(
-            None if group_prior is None else check_prior(group_prior, rows.groups, rows.strata),
-            rows.group_mass(),
-            groups=rows.groups,
-            parity=parity,
-            slack=epsilon / scale,
-            scale=scale,
-            strata=rows.strata,
-            stacklevel=4,
-        )
-        problem = DualProblem.from_rows(
-            rows.scores,
-            rows.group_proba,
-            atoms=atoms,
-            parity=parity,
-            slack=epsilon / scale,
-            temperature=beta,
-            group_prior=prior,
-            weights=rows.weights,
-            strata=rows.strata,
-            costs=(cost.model(support), cost.rows(support, rows.scores)),
-        )
-        return problem, prior
+        warn_of_clipping(grid, n_clipped, n_rows, automatic=automatic, stacklevel=4)
 
     def _start(self, problem: DualProblem, rows: Rows) -> FloatArray | None:
         """The last multipliers, where a warm start is asked for and they fit."""
@@ -394,9 +294,3 @@ class ParityPostprocessor(PartialFit, BaseEstimator):  # type: ignore[misc]
         if not self.warm_start or last is None or last.shape != problem.multipliers_shape:
             return None
         return last if tuple(self.groups_) == rows.groups else None
-
-    def _rows(self, scores: Any, group_proba: Any) -> Rows:
-        check_is_fitted(self, "policy_")
-        policy = self.policy_
-        labels = tuple(self.groups_.tolist())
-        return check_rows_of(scores, group_proba, labels, policy.strata, policy.cost.n_classes)

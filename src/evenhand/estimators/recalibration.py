@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from evenhand._utils.labels import Groups
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.calibration import CALIBRATIONS, JointCalibrator, JointRows, joint_inputs
 from evenhand.estimators.group_model import GroupModel
-from evenhand.estimators.groups import Groups
 from evenhand.estimators.nuisances import Fold
 
 
@@ -25,7 +25,7 @@ class Models:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Said:
+class ModelOutputs:
     """What models say of rows, and the groups themselves where the policy is told them."""
 
     scores: FloatArray  # (n_rows,) or (n_rows, n_classes)
@@ -49,39 +49,39 @@ def check_calibration(calibration: object) -> None:
 
 def fit_recalibration(
     models: Models,
-    said: Said,
+    outputs: ModelOutputs,
     outcome: AnyArray | None,
     targets: Sequence[Groups],
     folds: Sequence[Fold],
     weights: FloatArray | None,
-) -> tuple[Models, Said]:
+) -> tuple[Models, ModelOutputs]:
     """The models with their maps, and what they say of the labelled rows by maps that have not seen these.
 
-    `said` is by models that have not seen the rows. An outcome of None is left alone.
+    `outputs` is by models that have not seen the rows. An outcome of None is left alone.
     """
-    rows = JointRows.of(said.inputs(), [scored for _, scored in folds], weights)
-    calibrator, scores = None, said.scores
+    rows = JointRows.of(outputs.inputs(), [scored for _, scored in folds], weights)
+    calibrator, scores = None, outputs.scores
     if outcome is not None:
-        calibrator, scores = rows.cross_fit(outcome, said.scores)
+        calibrator, scores = rows.cross_fit(outcome, outputs.scores)
     pairs = [
-        rows.cross_fit(groups.codes, proba) for groups, proba in zip(targets, said.modelled, strict=True)
+        rows.cross_fit(groups.codes, proba) for groups, proba in zip(targets, outputs.modelled, strict=True)
     ]
     groups = [replace(model, calibrator=each) for model, (each, _) in zip(models.groups, pairs, strict=True)]
     mended = replace(models, outcome_calibrator=calibrator, groups=groups)
-    return mended, replace(said, scores=scores, modelled=[proba for _, proba in pairs])
+    return mended, replace(outputs, scores=scores, modelled=[proba for _, proba in pairs])
 
 
-def recalibrate(models: Models, said: Said) -> Said:
-    """What is said of rows, after the maps that there are."""
+def recalibrate(models: Models, outputs: ModelOutputs) -> ModelOutputs:
+    """The outputs after the maps of the models, where they have any."""
     outcome, maps = models.outcome_calibrator, [model.calibrator for model in models.groups]
     if outcome is None and not any(isinstance(each, JointCalibrator) for each in maps):
-        return said
-    inputs = said.inputs()
+        return outputs
+    inputs = outputs.inputs()
     return replace(
-        said,
-        scores=said.scores if outcome is None else outcome(inputs),
+        outputs,
+        scores=outputs.scores if outcome is None else outcome(inputs),
         modelled=[
             each(inputs) if isinstance(each, JointCalibrator) else proba
-            for each, proba in zip(maps, said.modelled, strict=True)
+            for each, proba in zip(maps, outputs.modelled, strict=True)
         ],
     )

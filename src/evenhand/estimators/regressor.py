@@ -9,8 +9,9 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels, check_levels, check_scores
-from evenhand.dual.costs import Squared, make_cost
+from evenhand.dual.costs import make_cost
 from evenhand.dual.grid import automatic_bounds
+from evenhand.dual.parity import ParityNotion
 from evenhand.estimators.base import ParityEstimator
 from evenhand.estimators.draws import RandomState
 from evenhand.estimators.nuisances import Labelled, default_regressor
@@ -34,7 +35,7 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
     sensitive_estimator : classifier with predict_proba, default=None
         Learns the group. None: logistic regression on imputed and scaled features, since parity rests on
         probabilities that mean what they say more than on sharp ones.
-    parity : {"cdf", "pmf", "mean", "tv", "w1"}, default="cdf"
+    parity : {"cdf", "pmf", "mean", "tv", "w1"} or ParityNotion, default="cdf"
     epsilon : float, array of shape (n_groups,) or dict by group, default=0.05
     atoms : "auto", "cv", int or array, default="auto"
     bounds : "auto" or (low, high), default="auto"
@@ -83,10 +84,12 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
     calibrator_ : Calibrator, JointCalibrator or None
     outcome_calibrator_ : JointCalibrator or None
         With `calibration="joint"`, where it helps.
-    notion_ : Notion
+    cells_ : Cells
         Which groups are compared, and within which strata.
     postprocessor_ : ParityPostprocessor
-        The parity step: atoms_, beta_, tilt_, multipliers_ and more.
+        The parity step: beta_, tilt_, multipliers_ and more.
+    atoms_ : array of shape (n_atoms,)
+        What can be predicted.
     groups_ : array of shape (n_groups,)
     certificate_ : Certificate
         What was reached on the rows of the parity step, and how well calibrated the group probabilities
@@ -116,7 +119,7 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
         estimator: Any = None,
         sensitive_estimator: Any = None,
         *,
-        parity: str = "cdf",
+        parity: str | ParityNotion = "cdf",
         epsilon: Any = 0.05,
         atoms: Any = "auto",
         bounds: Any = "auto",
@@ -160,12 +163,12 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
 
     def predict_mean(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """Mean of each row's distribution: the least squared risk, and parity of means only."""
-        scores, group_proba = self._nuisances(X, sensitive_features)
+        scores, group_proba = self.predict_scores(X, sensitive_features=sensitive_features)
         return self.postprocessor_.policy_.mean(scores, group_proba)
 
     def predict_quantile(self, X: Any, q: Any = 0.5, *, sensitive_features: Any = None) -> FloatArray:
         """Smallest atom whose cumulated probability reaches q: in general parity is not kept."""
-        scores, group_proba = self._nuisances(X, sensitive_features)
+        scores, group_proba = self.predict_scores(X, sensitive_features=sensitive_features)
         return self.postprocessor_.policy_.quantile(scores, group_proba, check_levels(q, len(scores)))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None) -> float:
@@ -204,7 +207,7 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
 
     def _outcome_to_mend(self, data: Labelled) -> AnyArray | None:
         # The maps foretell means; the scores of other costs are to be medians, quantiles or the like.
-        return super()._outcome_to_mend(data) if isinstance(make_cost(self.cost), Squared) else None
+        return super()._outcome_to_mend(data) if make_cost(self.cost).scores_are_means else None
 
     def _scores(self, estimator: Any, X: Any, classes: Labels | None) -> FloatArray:
         scores = np.asarray(estimator.predict(X), dtype=np.float64)

@@ -6,32 +6,33 @@ sides are seen by fitting on some rows and measuring on others, and neither need
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from numbers import Integral
 from operator import add
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 from sklearn.base import clone
 
+from evenhand._utils.stored import Stored
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import Rows
-from evenhand.dual.costs import CostMatrix, expected_costs, make_cost
-from evenhand.dual.grid import Support, automatic_n_atoms, make_class_support, make_support
-from evenhand.dual.imbalance import stratum_sums
+from evenhand.dual.grid import Grid, automatic_n_atoms
 from evenhand.dual.parity import make_parity
+from evenhand.dual.policy import SoftmaxPolicy
+from evenhand.estimators.draws import RandomState
 from evenhand.exceptions import ClippingWarning, ConvergenceWarning
+from evenhand.metrics import Measures, ScoredRows
 
 BETA_FACTORS = tuple(2.0**-k for k in range(6, -1, -1))  # of the automatic beta, 1/64 to 1
 ATOM_COUNTS = (26, 51, 101, 201)
 MOST_FOLDS, FEWEST_FOLD_ROWS = 5, 10
 FOLD_TOL = 1e-4  # of the fits on folds: far below the noise of what is measured there
-BLOCK_ENTRIES = 1 << 20  # of a pmf held at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Selection:
+class Selection(Stored):
     """What was tried on held-out rows, and what was chosen.
 
     The loss of a candidate balances risk and parity on rows that its fit did not see,
@@ -55,6 +56,13 @@ class Selection:
 
     n_folds: int
     columns: dict[str, AnyArray]
+
+    def faults(self) -> Iterator[str]:
+        """Columns of one length, with a row that was chosen."""
+        if len({column.shape for column in self.columns.values()}) != 1:
+            yield "its columns do not have one length"
+        elif not {"beta", "atoms", "chosen"} <= set(self.columns) or not self.columns["chosen"].any():
+            yield "its columns do not say what was chosen"
 
     @property
     def beta(self) -> float:
@@ -91,7 +99,28 @@ def atom_candidates(n_rows: int) -> tuple[int, ...]:
     return tuple(sorted({automatic, *(count for count in ATOM_COUNTS if count <= 2 * automatic)}))
 
 
-def select(model: Any, rows: Rows, epsilon: FloatArray, support: Support, beta: float) -> Selection:
+class Selectable(Protocol):
+    """A post-processor, as far as selection asks: its settings, a fit on rows, and what that came to."""
+
+    parity: str
+    epsilon: Any
+    beta: Any
+    atoms: Any
+    tol: float
+    random_state: RandomState
+    policy_: SoftmaxPolicy
+    multipliers_: FloatArray
+
+    def set_params(self, **settings: Any) -> Self:
+        """Change settings."""
+        ...
+
+    def _fit_rows(self, rows: Rows) -> Self:
+        """Fit on checked rows."""
+        ...
+
+
+def select(model: Selectable, rows: Rows, epsilon: FloatArray, grid: Grid, beta: float) -> Selection:
     """Choose what `model` leaves to "cv": beta first, then the number of atoms at that beta.
 
     One after the other, since they hardly meet: the atoms' cost is the discretisation, beta's the noise.
@@ -102,17 +131,17 @@ def select(model: Any, rows: Rows, epsilon: FloatArray, support: Support, beta: 
         Copies of it are fitted; itself it is left alone.
     rows : Rows
     epsilon : array of shape (n_groups,)
-    support : Support
+    grid : Grid
         Of all the rows; its bounds hold in every fold.
     beta : float
         The automatic one, or the user's.
     """
-    template = clone(model).set_params(
+    template: Selectable = clone(model).set_params(
         epsilon=epsilon, warm_start=True, tol=max(float(model.tol), FOLD_TOL), beta=beta
     )
-    if np.isfinite(support.bounds).all():
-        template.set_params(bounds=support.bounds)
-    n_atoms = len(support.atoms)
+    if np.isfinite(grid.bounds).all():
+        template.set_params(bounds=grid.bounds)
+    n_atoms = len(grid.atoms)
     folds = _folds(rows, model.random_state)
     tables: list[dict[str, AnyArray]] = []
     if isinstance(model.atoms, str):
@@ -145,27 +174,16 @@ def select(model: Any, rows: Rows, epsilon: FloatArray, support: Support, beta: 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _HeldOut:
-    """Sums over the held-out rows of one fold, for one candidate."""
+class _FoldFit:
+    """What the fit of one candidate without a fold does on the rows of that fold."""
 
-    weight: float
-    risk: float
-    masses: FloatArray  # E[pi tau^T], (n_atoms, n_groups)
+    measures: Measures  # against the scores; a row counts in each group by its probability
     price: FloatArray  # risk for a unit of epsilon, (n_groups,)
-    strata: IntArray | None
-
-    def __add__(self, other: "_HeldOut") -> "_HeldOut":
-        return _HeldOut(
-            self.weight + other.weight,
-            self.risk + other.risk,
-            self.masses + other.masses,
-            self.price + other.price,
-            self.strata,
-        )
+    grid: Grid  # that of the fits on all folds
 
 
 def _search(
-    name: str, template: Any, candidates: Sequence[float], rows: Rows, folds: Sequence[IntArray]
+    name: str, template: Selectable, candidates: Sequence[float], rows: Rows, folds: Sequence[IntArray]
 ) -> dict[str, AnyArray]:
     """Measure every candidate on every fold, and choose."""
     by_fold = [list(_fold_measures(name, template, candidates, rows, fold)) for fold in folds]
@@ -202,10 +220,11 @@ def _jackknife(without: FloatArray) -> FloatArray:
 
 
 def _fold_measures(
-    name: str, template: Any, candidates: Iterable[float], rows: Rows, held_out: IntArray
-) -> Iterator[_HeldOut]:
-    """Sums over the held-out rows, candidate by candidate, each fit warm-started from the last."""
-    model, part = clone(template), rows.without(held_out)
+    name: str, template: Selectable, candidates: Iterable[float], rows: Rows, held_out: IntArray
+) -> Iterator[_FoldFit]:
+    """Measures on the held-out rows, candidate by candidate, each fit warm-started from the last."""
+    model: Selectable = clone(template)
+    part, measured = rows.without(held_out), ScoredRows.of(rows).take(held_out)
     for candidate in candidates:
         with warnings.catch_warnings():
             # clipping is told once, of all the rows; a candidate that is hard to solve is still measured
@@ -213,63 +232,39 @@ def _fold_measures(
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.set_params(**{name: candidate})
             model._fit_rows(part)
-        yield _measure(model, rows, held_out)
+        yield _measure(model, measured)
 
 
-def _measure(model: Any, rows: Rows, held_out: IntArray) -> _HeldOut:
-    policy, support = model.policy_, model.policy_.support
-    atoms = support.normalised()
-    n_rows = len(rows.scores)
-    weights = np.full(n_rows, 1.0 / n_rows) if rows.weights is None else rows.weights
-    masses = np.zeros((len(atoms), rows.group_proba.shape[1]))
-    risk = 0.0
-    size = max(1, BLOCK_ENTRIES // len(atoms))
-    for start in range(0, len(held_out), size):
-        block = held_out[start : start + size]
-        scores, proba, weight = rows.scores[block], rows.group_proba[block], weights[block]
-        pmf = policy.pmf(scores, proba)
-        masses += pmf.T @ (weight[:, None] * proba)
-        risk += float(weight @ expected_costs(pmf, *policy.cost_terms(scores)))
-    unit = policy.cost.unit(support)
-    parity = make_parity(model.parity, atoms)
-    price = parity.norm.dual(model.multipliers_) * unit
-    return _HeldOut(
-        float(weights[held_out].sum()),
-        risk * unit,
-        masses,
-        price / support.half_width if parity.in_outcome_units else price,
-        rows.strata,
-    )
+def _measure(model: Selectable, held_out: ScoredRows) -> _FoldFit:
+    policy, grid = model.policy_, model.policy_.grid
+    if held_out.scores.ndim == 1:  # the cost is that of scores within the bounds
+        held_out = replace(held_out, target=grid.clip(held_out.scores))
+    return _FoldFit(held_out.measure(policy), _price(model), grid)
 
 
-def _summary(template: Any, measures: Sequence[_HeldOut]) -> tuple[float, float, float]:
+def _price(model: Selectable) -> FloatArray:
+    """What the risk falls by for each unit of a group's epsilon, in the user's units, (n_groups,)."""
+    cost, grid = model.policy_.cost, model.policy_.grid
+    parity = make_parity(model.parity, grid)
+    price = parity.norm.dual(model.multipliers_) * cost.unit(grid)
+    return price / grid.half_width if parity.in_outcome_units else price
+
+
+def _summary(template: Selectable, fits: Sequence[_FoldFit]) -> tuple[float, float, float]:
     """Risk, excess of the worst group, and the excess of all at its price, over some of the folds.
 
     The groups' shares are those of the held-out rows, so the violation is the distance between the
     distributions there.
     """
-    total = reduce(add, measures)
-    support = _support_of(template, len(total.masses))
-    parity = make_parity(template.parity, support.normalised())
-    shares = total.masses.sum(axis=0)
-    there = shares > 0
-    everybody = stratum_sums(total.masses, total.strata) / np.maximum(
-        stratum_sums(shares, total.strata), np.finfo(float).tiny
-    )
-    gaps = everybody[:, there] - total.masses[:, there] / shares[there]
-    scale = support.half_width if parity.in_outcome_units else 1.0
+    total = reduce(add, [fit.measures for fit in fits])
+    price, grid = np.sum([fit.price for fit in fits], axis=0), fits[0].grid
+    parity = make_parity(template.parity, grid)
+    there = total.weights[:-1] > 0
+    gaps = -total.spread.some(there).gaps().T
+    scale = grid.half_width if parity.in_outcome_units else 1.0
     violation = scale * parity.norm.value(parity.operator.apply(gaps))
     excess = np.maximum(violation - template.epsilon[there], 0.0)
-    cost = float(total.price[there] @ excess) / len(measures)
-    return total.risk / total.weight, float(excess.max()), cost
-
-
-def _support_of(template: Any, n_atoms: int) -> Support:
-    """The support that the fits on all folds share."""
-    if isinstance(cost := make_cost(template.cost), CostMatrix):
-        return make_class_support(template.atoms, cost.matrix.shape[1])
-    atoms = n_atoms if isinstance(template.atoms, Integral) else template.atoms
-    return make_support(atoms, template.bounds, np.empty(0))
+    return total.risk, float(excess.max()), float(price[there] @ excess) / len(fits)
 
 
 def _folds(rows: Rows, random_state: object) -> list[IntArray]:

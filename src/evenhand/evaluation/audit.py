@@ -2,18 +2,17 @@
 
 import html
 from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenhand._kernels.blas import one_blas_thread
 from evenhand._utils.frames import make_frame
-from evenhand._utils.typing import FloatArray
-from evenhand._utils.validation import check_group_proba
+from evenhand._utils.labels import label_text, read_groups
+from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.metrics._inputs import as_weights
-from evenhand.metrics.distances import NORMS, OUTCOME_UNITS, group_distances
+from evenhand.metrics.distances import METRICS, find_distance, group_distances, own_distances
 from evenhand.metrics.intervals import (
     Intervals,
     bootstrap_intervals,
@@ -22,12 +21,15 @@ from evenhand.metrics.intervals import (
     mean_intervals,
 )
 from evenhand.metrics.losses import Loss, row_losses
-from evenhand.metrics.masses import GroupMasses, Membership, Predictions, membership_of
+from evenhand.metrics.masses import Predictions
+from evenhand.metrics.membership import Membership
 from evenhand.metrics.resampling import MOST_POINTS, effective_sizes, noise_floor
 
+Columns: TypeAlias = dict[tuple[str, str], FloatArray]  # by the measure, and what of it, (n_groups,) each
+
 FEWEST_PER_ATOM = 5  # rows: with fewer, TV and sup count coincidences and not imbalance
-NAMES = {"ks": "KS", "tv": "TV", "w1": "W1", "sup": "Largest gap of one value", "mean": "Mean gap"}
-HEADS = {"risk": "Risk", "average": "Mean", **NAMES}
+INTERVAL = ("estimate", "low", "high")
+HEADS = {"risk": "Risk", "average": "Mean"}  # of measures that are no distances
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +55,14 @@ class Audit:
     measures: dict[str, Intervals]  # "risk" (with y), "average", and distances to all rows by their names
     floors: dict[str, Floor]  # of the distances
     baseline: dict[str, FloatArray] | None = None  # the same measures of other predictions, (n_groups,)
+    risk: float = np.nan  # of all rows; NaN without outcomes
+    baseline_risk: float = np.nan
+    within: bool = False  # groups are `(stratum, group)`, compared with everybody of their stratum
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The groups as text."""
+        return tuple(label_text(group, within=self.within) for group in self.groups)
 
     @property
     def verdict(self) -> str:
@@ -90,7 +100,7 @@ class Audit:
         return {
             "n_rows": self.n_rows,
             "level": self.level,
-            "groups": [str(group) for group in self.groups],
+            "groups": list(self.names),
             "sizes": self.sizes.tolist(),
             "shares": self.shares.tolist(),
             "measures": clean,
@@ -99,7 +109,9 @@ class Audit:
 
     def _repr_html_(self) -> str:
         """A table of groups by measures, with intervals and floors, and the verdict below."""
-        heads = "".join(f"<th>{HEADS[name]}</th>" for name in self.measures)
+        heads = "".join(
+            f"<th>{html.escape(HEADS.get(name) or find_distance(name).title)}</th>" for name in self.measures
+        )
         body = "".join(self._html_row(group) for group in range(len(self.groups)))
         words = "<br>".join(html.escape(line) for line in self.verdict.split("\n"))
         return (
@@ -109,7 +121,7 @@ class Audit:
         )
 
     def _html_row(self, group: int) -> str:
-        cells = [f"<th>{html.escape(str(self.groups[group]))}</th><td>{self.sizes[group]:.0f}</td>"]
+        cells = [f"<th>{html.escape(self.names[group])}</th><td>{self.sizes[group]:.0f}</td>"]
         for name, found in self.measures.items():
             floor = f" ({_short(self.floors[name].mean[group])})" if name in self.floors else ""
             between = f"{_short(found.low[group])} to {_short(found.high[group])}"
@@ -119,13 +131,13 @@ class Audit:
     def _rows(self) -> list[dict[str, Any]]:
         nothing = np.full(len(self.groups), np.nan)
         rows = []
-        for group, label in enumerate(self.groups):
+        for group, label in enumerate(self.names):
             for name, found in self.measures.items():
                 floor = self.floors.get(name, Floor(nothing, nothing))
                 other = nothing if self.baseline is None else self.baseline.get(name, nothing)
                 rows.append(
                     {
-                        "group": str(label),
+                        "group": label,
                         "rows": float(self.sizes[group]),
                         "share": float(self.shares[group]),
                         "measure": name,
@@ -150,9 +162,9 @@ class Audit:
         else:
             judged = "chance alone can show as much"
         return (
-            f"{NAMES[metric]} for group {self.groups[group]} is {_short(estimate)}, {100 * self.level:g} % "
-            f"interval [{_short(found.low[group])}, {_short(found.high[group])}]; a perfectly equal model "
-            f"would show about {_short(floor.mean[group])} at this size: {judged}."
+            f"{find_distance(metric).title} for group {self.names[group]} is {_short(estimate)}, "
+            f"{100 * self.level:g} % interval [{_short(found.low[group])}, {_short(found.high[group])}]; a "
+            f"perfectly equal model would show about {_short(floor.mean[group])} at this size: {judged}."
         )
 
     def _comparison(self) -> str:
@@ -160,9 +172,7 @@ class Audit:
         now, before = self.measures["ks"].estimate.max(), self.baseline["ks"].max()
         text = f"The largest KS is {_short(now)}, and {_short(before)} for the baseline"
         if "risk" in self.measures:
-            shares = self.shares / self.shares.sum()
-            own, other = shares @ self.measures["risk"].estimate, shares @ self.baseline["risk"]
-            text += f"; the risk is {_short(own)}, and {_short(other)} for the baseline"
+            text += f"; the risk is {_short(self.risk)}, and {_short(self.baseline_risk)} for the baseline"
         return text + "."
 
 
@@ -173,6 +183,7 @@ def audit(
     y: ArrayLike | None = None,
     baseline: ArrayLike | None = None,
     atoms: ArrayLike | None = None,
+    given: Any = None,
     sample_weight: ArrayLike | None = None,
     loss: Loss = "squared",
     level: float = 0.95,
@@ -185,20 +196,25 @@ def audit(
     a pmf, whose rows vary much less than such a bound allows for, and for the other distances they come
     from a bootstrap; those of risk and mean are Student's. Each holds at `level` on its own: of twenty
     groups, one may lie outside at 95 %. `certificates.certify_held_out` bounds all groups at once.
+    Distances of registered parity notions (`evenhand.parity`) are measured too.
 
     Parameters
     ----------
     predictions : array of shape (n, n_atoms) or (n,)
         Probability of each atom in each row, or one value for each row.
-    sensitive_features : array of shape (n,) or (n, n_groups)
-        Group of each row; or, where it is not known, the probability of each group, whose errors of
-        calibration the audit cannot see.
+    sensitive_features : array or data frame of shape (n,) or (n, n_columns)
+        Group of each row; of several columns, every combination that is there is a group. Or, where the group
+        is not known, the probability of each, columns of numbers that sum to one in every row: errors of
+        their calibration the audit cannot see.
     y : array of shape (n,), optional
         Observed targets; without them there is no risk.
     baseline : array of shape (n,) or (n, n_atoms), optional
         Other predictions for the same rows, to compare with.
     atoms : array of shape (n_atoms,), optional
         Value of each column; needed with a pmf.
+    given : array or data frame of shape (n,) or (n, n_columns), optional
+        Stratum of each row, say a legitimate factor or the true outcome: groups are then compared with
+        everybody of their stratum, and called `(stratum, group)`.
     sample_weight : array of shape (n,), optional
         Weight of each row.
     loss : {"squared", "absolute", "zero_one"} or callable, default="squared"
@@ -223,91 +239,130 @@ def audit(
     0.0305 at this size: an imbalance beyond what chance explains.
     """
     check_level(level, n_boot)
-    read = Predictions.read(predictions, atoms)
-    if read.points is None:
-        raise ValueError("audit needs the atoms of a pmf: pass atoms=, the value of each of its columns.")
-    members = _membership(sensitive_features, read.n_rows, as_weights(sample_weight, read.n_rows))
-    groups = read.masses(members)
-    names = _distances_for(read)
-    rng = np.random.default_rng(random_state)
-    measures: dict[str, Intervals] = {}
-    if y is not None:
-        floor = 0.0 if isinstance(loss, str) else -np.inf
-        measures["risk"] = mean_intervals(
-            "risk", row_losses(y, predictions, atoms, loss), members, level, floor
-        )
-    measures["average"] = mean_intervals("average", _row_means(read), members, level)
-    measures |= bootstrap_intervals(names, read, members, groups, level=level, n_boot=n_boot, rng=rng)
-    if members.counts_rows and read.pmf is None:
-        measures["ks"] = dkw_intervals(read, members, groups, level)
-    floors = _floors(names, read, members, groups, level, n_boot, rng)
-    other = None if baseline is None else _baseline(baseline, members, y, atoms, loss)
-    totals = groups.masses.sum(axis=1)
-    sizes, _ = effective_sizes(members)
-    shares = totals / totals.sum()
-    return Audit(groups.labels, read.n_rows, sizes, shares, level, measures, floors, other)
+    own = _Audited.read("predictions", predictions, y, atoms, loss)
+    n_rows = own.given.n_rows
+    other = None if baseline is None else _Audited.read("baseline", baseline, y, atoms, loss, n_rows)
+    members = Membership.read(sensitive_features, n_rows, as_weights(sample_weight, n_rows))
+    if given is not None:
+        members = members.within(read_groups(given, n_rows, "given"))
+    columns: Columns = {}
+    for groups, rows, part in members.parts():
+        rng = np.random.default_rng(random_state)  # the same draws in every stratum
+        found, of_part = _audit_part(own.part(rows), part, level, n_boot, rng)
+        if other is not None:
+            estimates = other.part(rows).estimates(part)
+            of_part |= {(name, "baseline"): each for name, each in estimates.items()}
+        for column, values in of_part.items():
+            columns.setdefault(column, np.empty(len(members.labels)))[groups] = values
+    methods = {name: each.method for name, each in found.items()}
+    other_risk = np.nan if other is None else other.risk(members)
+    return _assemble(members, columns, level, methods, own.risk(members), other_risk)
 
 
-def _membership(sensitive_features: Any, n_rows: int, weights: FloatArray | None) -> Membership:
-    """Labels, or probabilities where there is a column for each group."""
-    shape = getattr(sensitive_features, "shape", None) or np.shape(sensitive_features)
-    if len(shape) == 2 and shape[1] > 1:
-        shares, labels = check_group_proba(sensitive_features, n_rows)
-        return Membership(labels, shares=shares, weights=weights)
-    labels_only = np.asarray(sensitive_features)
-    return membership_of(labels_only[:, 0] if len(shape) == 2 else labels_only, n_rows, weights)
-
-
-def _distances_for(predictions: Predictions) -> tuple[str, ...]:
-    """All distances; of values with hardly any ties, those that do not count coincidences."""
-    tied = predictions.pmf is not None or predictions.n_points * FEWEST_PER_ATOM <= predictions.n_rows
-    return tuple(name for name in NORMS if tied or name == "ks" or name in OUTCOME_UNITS)
-
-
-def _row_means(predictions: Predictions) -> FloatArray:
-    """Expected prediction of each row, (n_rows,)."""
-    assert predictions.points is not None
-    if predictions.places is not None:
-        return predictions.points[predictions.places]
-    means = np.empty(predictions.n_rows)
-    with one_blas_thread():
-        for rows, block in predictions.blocks():
-            means[rows] = block @ predictions.points
-    return means
-
-
-def _floors(
-    names: tuple[str, ...],
-    predictions: Predictions,
+def _assemble(
     members: Membership,
-    groups: GroupMasses,
+    columns: Columns,
     level: float,
-    n_draws: int,
-    rng: np.random.Generator,
-) -> dict[str, Floor]:
-    merged = predictions.merged(MOST_POINTS)
-    centre = groups if merged is predictions else merged.masses(members)
-    drawn = noise_floor(names, merged, members, centre, n_draws=n_draws, rng=rng)
-    return {
-        name: Floor(draws.mean(axis=0), np.quantile(draws, level, axis=0)) for name, draws in drawn.items()
-    }
+    methods: dict[str, str],
+    risk: float,
+    other_risk: float,
+) -> Audit:
+    measures = {}
+    for name, method in methods.items():
+        estimate, low, high = (columns[name, part] for part in INTERVAL)
+        measures[name] = Intervals(name, method, level, members.labels, estimate, low, high)
+    floors = [name for name, part in columns if part == "floor"]
+    totals = members.totals()[:-1]
+    return Audit(
+        groups=members.labels,
+        n_rows=members.n_rows,
+        sizes=columns["rows", "size"],
+        shares=totals / totals.sum(),
+        level=level,
+        measures=measures,
+        floors={name: Floor(columns[name, "floor"], columns[name, "floor_high"]) for name in floors},
+        baseline={name: each for (name, part), each in columns.items() if part == "baseline"} or None,
+        risk=risk,
+        baseline_risk=other_risk,
+        within=members.strata is not None,
+    )
 
 
-def _baseline(
-    baseline: ArrayLike, members: Membership, y: ArrayLike | None, atoms: ArrayLike | None, loss: Loss
-) -> dict[str, FloatArray]:
-    """Measures of other predictions for the same rows, without intervals."""
-    read = Predictions.read(baseline, atoms)
-    n_rows = len(members.codes if members.codes is not None else np.asarray(members.shares))
-    if read.n_rows != n_rows:
-        raise ValueError(f"baseline needs one prediction per row: got {read.n_rows} for {n_rows} rows.")
-    groups = read.masses(members)
-    found = {name: group_distances(groups, name) for name in _distances_for(read)}
-    found["average"] = mean_intervals("average", _row_means(read), members, 0.95).estimate
-    if y is not None:
-        losses = row_losses(y, baseline, atoms, loss)
-        found["risk"] = mean_intervals("risk", losses, members, 0.95).estimate
-    return found
+@dataclass(frozen=True, slots=True, eq=False)
+class _Audited:
+    """Predictions with what an audit needs to know of each row's."""
+
+    given: Predictions
+    means: FloatArray  # expected prediction, (n_rows,)
+    losses: FloatArray | None  # expected loss, (n_rows,); None without outcomes
+    least_loss: float
+    distances: tuple[str, ...]  # those that can be told
+
+    @classmethod
+    def read(
+        cls,
+        name: str,
+        predictions: ArrayLike,
+        y: ArrayLike | None,
+        atoms: ArrayLike | None,
+        loss: Loss,
+        n_rows: int | None = None,
+    ) -> "_Audited":
+        given = Predictions.read(predictions, atoms, name)
+        if given.points is None:
+            raise ValueError("audit needs the atoms of a pmf: pass atoms=, the value of each of its columns.")
+        if n_rows not in (None, given.n_rows):
+            raise ValueError(f"{name} needs one prediction per row: got {given.n_rows} for {n_rows} rows.")
+        tied = given.pmf is not None or given.n_points * FEWEST_PER_ATOM <= given.n_rows
+        norms = [find_distance(metric) for metric in (*METRICS, *own_distances())]
+        return cls(
+            given,
+            given.means(),
+            None if y is None else row_losses(y, predictions, atoms, loss),
+            0.0 if isinstance(loss, str) else -np.inf,
+            tuple(each.name for each in norms if each.norm is not None and (tied or not each.needs_ties)),
+        )
+
+    def part(self, rows: AnyArray | slice) -> "_Audited":
+        """Those of some of the rows."""
+        losses = None if self.losses is None else self.losses[rows]
+        return replace(self, given=self.given.part(rows), means=self.means[rows], losses=losses)
+
+    def risk(self, members: Membership) -> float:
+        """Average loss of all rows; NaN without outcomes."""
+        return np.nan if self.losses is None else float(np.average(self.losses, weights=members.weights))
+
+    def estimates(self, members: Membership) -> dict[str, FloatArray]:
+        """Measures of each group, without intervals."""
+        masses, weights = self.given.masses(members), members.totals()
+        found = {name: group_distances(masses, name) for name in self.distances}
+        found["average"] = (members.totals(self.means) / weights)[:-1]
+        if self.losses is not None:
+            found["risk"] = (members.totals(self.losses) / weights)[:-1]
+        return found
+
+
+def _audit_part(
+    own: _Audited, members: Membership, level: float, n_boot: int, rng: np.random.Generator
+) -> tuple[dict[str, Intervals], Columns]:
+    """The intervals of the groups of one stratum, and all numbers by the measure and what of it."""
+    masses, found = own.given.masses(members), {}
+    if own.losses is not None:
+        found["risk"] = mean_intervals("risk", own.losses, members, level, own.least_loss)
+    found["average"] = mean_intervals("average", own.means, members, level)
+    found |= bootstrap_intervals(
+        own.distances, own.given, members, masses, level=level, n_boot=n_boot, rng=rng
+    )
+    if members.counts_rows and own.given.pmf is None:
+        found["ks"] = dkw_intervals(own.given, members, masses, level)
+    columns = {(name, part): getattr(each, part) for name, each in found.items() for part in INTERVAL}
+    merged = own.given.merged(MOST_POINTS)
+    centre = masses if merged is own.given else merged.masses(members)
+    drawn = noise_floor(own.distances, merged, members, centre, n_draws=n_boot, rng=rng)
+    columns |= {(name, "floor"): draws.mean(axis=0) for name, draws in drawn.items()}
+    columns |= {(name, "floor_high"): np.quantile(draws, level, axis=0) for name, draws in drawn.items()}
+    columns["rows", "size"] = effective_sizes(members)[0]
+    return found, columns
 
 
 def _short(number: float) -> str:

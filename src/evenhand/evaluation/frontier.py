@@ -1,27 +1,29 @@
 """The frontier between risk and parity: a model for each of many tolerances, for the price of a few."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from evenhand._utils.frames import make_frame
+from evenhand._utils.text import capital
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import as_floats
-from evenhand.dual.costs import Squared
-from evenhand.evaluation.heldout import Measures, read_held_out
+from evenhand.dual.costs import Cost, Squared
+from evenhand.evaluation.heldout import Model, read_held_out
 from evenhand.evaluation.paths import (
     NO_LIMIT,
     Callback,
     FrontierPoint,
+    choose_by_cv,
     default_epsilons,
-    fit_at_rest,
-    settle,
+    fit_without_parity,
     solve_path,
 )
 from evenhand.exceptions import ConvergenceWarning, EvenhandWarning
-from evenhand.metrics import DISTANCES
+from evenhand.metrics import DISTANCES, Measures, ScoredRows
+from evenhand.metrics.distances import own_distances
 from evenhand.plots import FrontierDisplay
 
 
@@ -35,7 +37,7 @@ class Frontier:
     points: tuple[FrontierPoint, ...]  # in the order of epsilon
     base: Measures  # of the scores, before any parity step
     has_target: bool  # the risk is against y, and not against the scores
-    is_squared: bool = True  # the cost is the squared one
+    cost: Cost = field(default_factory=Squared)  # whose mean the risk is
 
     def __repr__(self) -> str:
         low, high = self.points[0].epsilon, self.points[-1].epsilon
@@ -68,10 +70,10 @@ class Frontier:
     def frame(self, backend: str | None = None) -> Any:
         """One row for each epsilon, in increasing order, as a data frame.
 
-        `risk` and `risk_increase`, and for each of the distances `ks`, `tv` and `w1` its largest value
-        (`max_ks`) and that of each group (`ks_<group>`), are of the held-out rows. `fit_violation` (in the
-        norm of the model's parity, largest group), `fit_risk` (distance to the scores) and
-        `optimality_gap` are what the certificate says of the rows of the fit.
+        `risk` and `risk_increase`, and for each of the distances `ks`, `tv` and `w1`, and those of registered
+        notions, its largest value (`max_ks`) and that of each group (`ks_<group>`), are of the held-out
+        rows. `fit_violation` (in the norm of the model's parity, largest group), `fit_risk` (distance to the
+        scores) and `optimality_gap` are what the certificate says of the rows of the fit.
 
         Parameters
         ----------
@@ -83,10 +85,10 @@ class Frontier:
             "risk": self.risk,
             "risk_increase": self.risk_increase,
         }
-        for name in DISTANCES:
-            table = np.array([point.measures.distances[name] for point in self.points])
+        for name in (*DISTANCES, *own_distances()):
+            table = np.array([point.measures.distances(name) for point in self.points])
             columns[f"max_{name}"] = table.max(axis=1)
-            columns |= {f"{name}_{_text(group)}": table[:, g] for g, group in enumerate(self.base.groups)}
+            columns |= {f"{name}_{_text(group)}": table[:, g] for g, group in enumerate(self.base.labels)}
         certificates = [point.certificate for point in self.points]
         columns |= {
             "fit_violation": [float(each.violation.max()) for each in certificates],
@@ -136,9 +138,9 @@ class Frontier:
         return self.points[within[np.argmin(wanted[within])]].model
 
     def _risk_name(self) -> str:
-        if not self.is_squared:
-            return "Expected cost"
-        return FrontierDisplay.risk_name if self.has_target else "Mean squared distance to the scores"
+        if self.has_target:
+            return f"Risk ({self.cost.risk_name})"
+        return capital(self.cost.score_risk_name)
 
     def plot(self, ax: Any = None) -> FrontierDisplay:
         """Draw risk against the largest Kolmogorov-Smirnov distance on the held-out rows.
@@ -217,19 +219,19 @@ def frontier(
     0.05
     """
     wanted = None if epsilons is None else _check_epsilons(epsilons)
-    if not hasattr(model, "_frontier_rows"):
+    if not isinstance(model, Model):
         raise TypeError(f"model must be a ParityPostprocessor or a ParityRegressor: got {model!r}.")
     given = model._frontier_rows(*fit_args, **fit_kwargs)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        problem = settle(given)
-        rest = fit_at_rest(problem, NO_LIMIT if wanted is None else wanted[0])
-        rows = read_held_out(test, problem.assemble(rest), problem.rows)
+        problem = choose_by_cv(given)
+        rest = fit_without_parity(problem, NO_LIMIT if wanted is None else wanted[0])
+        rows = ScoredRows.of(problem.rows) if test is None else read_held_out(test, problem.assemble(rest))
         path = default_epsilons(problem, rest) if wanted is None else wanted
         points = solve_path(problem, path, rows, callback)
     _warn_once(caught, points)
-    squared = isinstance(rest.policy_.cost, Squared)
-    return Frontier(tuple(points[::-1]), rows.measure_scores(rest.policy_), rows.target is not None, squared)
+    base = rows.measure_scores(rest.policy_, (*DISTANCES, *own_distances()))
+    return Frontier(tuple(points[::-1]), base, rows.target is not None, rest.policy_.cost)
 
 
 def _check_epsilons(epsilons: Any) -> FloatArray:

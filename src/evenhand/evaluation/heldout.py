@@ -1,132 +1,71 @@
-"""What policies cost, and how alike they treat the groups, on rows that no fit has seen."""
+"""Rows that no fit has seen, read and scored: what measures of a model are made from."""
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
+from sklearn.utils.validation import _num_samples
 
-from evenhand._kernels.blas import one_blas_thread
+from evenhand._utils.labels import read_columns, read_groups
 from evenhand._utils.typing import FloatArray, IntArray
-from evenhand._utils.validation import Labels, Rows, as_floats, check_weights
-from evenhand.dual.costs import Squared
-from evenhand.dual.policy import SoftmaxPolicy
-from evenhand.estimators.groups import encode_groups, label_columns, row_labels
+from evenhand._utils.validation import Labels, as_floats, check_weights
+from evenhand.estimators.base import ParityEstimator
+from evenhand.estimators.groups import check_groups
 from evenhand.estimators.learning import encode_attributes
 from evenhand.estimators.nuisances import class_codes
 from evenhand.estimators.postprocessor import ParityPostprocessor
-from evenhand.metrics import BLOCK_ENTRIES, DISTANCES, GroupMasses, Membership, expected_losses
+from evenhand.metrics import Membership, ScoredRows
+
+Model: TypeAlias = ParityPostprocessor | ParityEstimator
 
 KNOWN = ("y", "sensitive_features", "sample_weight")  # what may be known of held-out rows
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Measures:
-    """Risk of a prediction, and its distances between each group and all rows."""
-
-    groups: tuple[Hashable, ...]
-    risk: float
-    distances: dict[str, FloatArray]  # by the names of `evenhand.metrics.DISTANCES`, each (n_groups,)
-
-    def largest(self, distance: str) -> float:
-        """The distance of the group that is farthest away."""
-        return float(self.distances[distance].max())
+def step_of(model: Model) -> ParityPostprocessor:
+    """The parity step of a fitted model, which a post-processor is itself."""
+    return model if isinstance(model, ParityPostprocessor) else model.postprocessor_
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HeldOutRows:
-    """Scored rows with what is known of them."""
-
-    scores: FloatArray  # eta, (n_rows,), or class probabilities (n_rows, n_classes)
-    group_proba: FloatArray  # tau, (n_rows, n_groups)
-    members: Membership  # the groups themselves, or tau where they are not known
-    target: FloatArray | None = None  # y, (n_rows,), or zeros and ones (n_rows, n_classes)
-    strata: IntArray | None = None  # stratum of each group of `members`, (n_groups,)
-
-    def measure(self, policy: SoftmaxPolicy) -> Measures:
-        """Measures of a policy; the risk is against the target, or against the scores where there is none.
-
-        Its pmf is made and dropped block by block, so that memory does not grow with the rows.
-        """
-        atoms = policy.support.atoms
-        target = self.scores if self.target is None else self.target
-        losses = np.empty(len(self.scores))
-        masses = np.zeros((len(self.members.labels), len(atoms)))
-        size = max(1, BLOCK_ENTRIES // len(atoms))
-        with one_blas_thread():  # its products are small, and more threads would fight those of the policy
-            for start in range(0, len(losses), size):
-                rows = slice(start, start + size)
-                pmf = policy.pmf(self.scores[rows], self.group_proba[rows])
-                losses[rows] = _losses(policy, pmf, target[rows])
-                masses += self.members.of_rows(rows) @ pmf
-        groups = GroupMasses(self.members.labels, masses, atoms)
-        distances = {name: self._distances(groups, name) for name in DISTANCES}
-        return Measures(groups.labels, self._average(losses), distances)
-
-    def measure_scores(self, policy: SoftmaxPolicy) -> Measures:
-        """Measures of the scores as they are, before any parity step, or of the atom that they make cheapest.
-
-        The latter where the cost is not the squared one, and always for the total variation: it sees no
-        more than whether two values are equal, and would call scores without ties as unfair as can be.
-        """
-        atoms = policy.support.atoms
-        target = self.scores if self.target is None else self.target
-        if isinstance(policy.cost, Squared):
-            nearest = np.searchsorted(atoms[:-1] + np.diff(atoms) / 2, self.scores)
-            rounded = GroupMasses.of_values(atoms[nearest], self.members)
-            exact, losses = GroupMasses.of_values(self.scores, self.members), (self.scores - target) ** 2
-        else:
-            cheapest = policy.cost.table(self.scores, atoms).argmin(axis=1)
-            exact = rounded = GroupMasses.of_values(atoms[cheapest], self.members)
-            losses = np.take_along_axis(policy.cost.table(target, atoms), cheapest[:, None], axis=1)[:, 0]
-        distances = {name: self._distances(rounded if name == "tv" else exact, name) for name in DISTANCES}
-        return Measures(exact.labels, self._average(losses), distances)
-
-    def _distances(self, groups: GroupMasses, name: str) -> FloatArray:
-        """Distance of each group to all rows, or to all of its stratum."""
-        if self.strata is None:
-            return DISTANCES[name](groups)
-        out = np.empty(len(groups.labels))
-        for stratum in np.unique(self.strata):
-            inside = np.flatnonzero(self.strata == stratum)
-            labels = tuple(groups.labels[group] for group in inside)
-            out[inside] = DISTANCES[name](GroupMasses(labels, groups.masses[inside], groups.points))
-        return out
-
-    def _average(self, losses: FloatArray) -> float:
-        return float(np.average(losses, weights=self.members.weights))
-
-
-def read_held_out(test: Any, model: Any, fitted_on: Rows) -> HeldOutRows:
-    """The rows that `test` names, scored by `model`; those of the fit where it is None.
+def read_held_out(test: Any, model: Model) -> ScoredRows:
+    """The rows that `test` names, scored by `model`.
 
     Parameters
     ----------
-    test : dict, tuple or None
+    test : dict or tuple
         As in `evenhand.frontier`.
-    model : ParityPostprocessor or ParityRegressor
+    model : ParityPostprocessor, ParityRegressor or ParityClassifier
         Fitted, at any epsilon.
-    fitted_on : Rows
     """
-    if test is None:
-        members = Membership(fitted_on.groups, shares=fitted_on.group_proba, weights=fitted_on.weights)
-        return HeldOutRows(fitted_on.scores, fitted_on.group_proba, members, strata=fitted_on.strata)
     given = _named(test, ("scores", "group_proba") if isinstance(model, ParityPostprocessor) else ("X",))
     scores, group_proba = _scored(model, given)
-    target, groups, weights = (given.get(name) for name in KNOWN)
+    target, known, weights = (given.get(name) for name in KNOWN)
     if weights is not None:
         weights = check_weights(weights, len(scores))
-    strata = fitted_on.strata
-    if groups is None:
-        members = Membership(fitted_on.groups, shares=group_proba, weights=weights)
-    elif strata is None:
-        members = _membership(model, groups, len(scores), weights)
+    groups, strata = tuple(model.groups_.tolist()), step_of(model).policy_.strata
+    if known is None:
+        members = Membership.of_proba(groups, group_proba, weights, strata).require_rows()
+    elif isinstance(model, ParityPostprocessor):
+        members = _members_of_step(known, len(scores), groups, strata, weights)
     else:
-        members, strata = _cell_membership(model, given, len(scores), fitted_on, weights)
-    _require_mass(members)
+        members = read_members(model, given["X"], target, known, weights)
     if target is not None:
         target = _check_target(model, target, len(scores))
-    return HeldOutRows(scores, group_proba, members, target, strata)
+    return ScoredRows(scores, group_proba, members, target)
+
+
+def read_members(
+    model: ParityEstimator, X: Any, y: Any, sensitive_features: Any, weights: FloatArray | None = None
+) -> Membership:
+    """The groups that a fitted model compares, without those that no row is in."""
+    notion = model.cells_
+    if notion.is_plain:
+        (known,) = encode_attributes(sensitive_features, _num_samples(X), notion, "sensitive_features")
+        present = known.take(np.arange(len(known.codes)))
+        members = Membership(present.labels, present.codes, weights=weights)
+    else:
+        cells = model._known_columns(X, y, sensitive_features)
+        members = Membership.of_cells(notion.labels(), cells, notion.strata(), weights)
+    return members.require_rows()
 
 
 def _named(test: Any, inputs: tuple[str, ...]) -> dict[str, Any]:
@@ -146,88 +85,55 @@ def _named(test: Any, inputs: tuple[str, ...]) -> dict[str, Any]:
     return given
 
 
-def _scored(model: Any, given: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
+def _scored(model: Model, given: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
     """Scores and group probabilities of the rows."""
     if isinstance(model, ParityPostprocessor):
         rows = model._rows(given["scores"], given["group_proba"])
         return rows.scores, rows.group_proba
     groups = given.get("sensitive_features") if model.aware else None
-    nuisances: tuple[FloatArray, FloatArray] = model._nuisances(given["X"], groups)
-    return nuisances
+    return model.predict_scores(given["X"], sensitive_features=groups)
 
 
-def _membership(model: Any, groups: Any, n_rows: int, weights: FloatArray | None) -> Membership:
-    """Groups of the rows, without those that no row is in.
-
-    A post-processor has seen columns of probabilities only, so that any labels will do for it.
-    """
-    if isinstance(model, ParityPostprocessor):
-        known = encode_groups(row_labels(groups, n_rows))
-    else:
-        (known,) = encode_attributes(groups, n_rows, model.notion_, "sensitive_features")
-    present, codes = np.unique(known.codes, return_inverse=True)
-    return Membership(tuple(known.labels[code] for code in present), codes=codes, weights=weights)
-
-
-def _cell_membership(
-    model: Any, given: Mapping[str, Any], n_rows: int, fitted_on: Rows, weights: FloatArray | None
-) -> tuple[Membership, IntArray]:
-    """Groups of the rows within strata, and the stratum of each, without those that no row is in."""
-    assert fitted_on.strata is not None
-    if isinstance(model, ParityPostprocessor):
-        shares = _known_cells(given["sensitive_features"], n_rows, fitted_on.groups)
-    else:
-        shares = model._known_columns(given["X"], given.get("y"), given["sensitive_features"])
-    present = np.flatnonzero(shares.sum(axis=0) > 0)
-    labels = tuple(fitted_on.groups[cell] for cell in present)
-    members = Membership(labels, shares=shares[:, present], weights=weights)
-    return members, fitted_on.strata[present]
+def _members_of_step(
+    known: Any, n_rows: int, groups: Labels, strata: IntArray | None, weights: FloatArray | None
+) -> Membership:
+    """Groups of the rows of a post-processor, which knows columns only: any labels will do without strata."""
+    if strata is None:
+        found = check_groups(read_groups(known, n_rows))
+        return Membership(found.labels, found.codes, weights=weights).require_rows()
+    return Membership.of_cells(groups, _known_cells(known, n_rows, groups), strata, weights).require_rows()
 
 
 def _known_cells(cells: Any, n_rows: int, groups: Labels) -> FloatArray:
     """Which groups of which strata rows are in, as the user of a post-processor says: only they can know."""
     names = [label[1] for label in groups]  # type: ignore[index]
-    columns = label_columns(cells, n_rows, "sensitive_features")
+    columns = read_columns(cells, n_rows)
     told = set(columns) == set(names)
     if told:
         columns = {name: columns[name] for name in names}
     # names of the user's that are not those of the groups: to go by place would be a guess
     strange = not told and all(isinstance(name, str) for name in (*columns, *names))
-    table = np.array(list(columns.values())).T
-    if strange or table.shape[1] != len(names) or not np.isin(table, (0, 1)).all():
+    told_apart = all(label in (0, 1) for column in columns.values() for label in column.labels)
+    if strange or len(columns) != len(names) or not told_apart:
         raise ValueError(
             "sensitive_features of a ParityPostprocessor with strata says which of its groups each row is "
             f"in: zeros and ones, with a column for each of group_proba ({', '.join(map(str, names))})."
         )
+    table = np.column_stack([np.array(each.labels, np.float64)[each.codes] for each in columns.values()])
     strata = [label[0] for label in groups]  # type: ignore[index]
     for stratum in dict.fromkeys(strata):
-        twice = np.flatnonzero(table[:, [place == stratum for place in strata]].astype(float).sum(axis=1) > 1)
+        twice = np.flatnonzero(table[:, [place == stratum for place in strata]].sum(axis=1) > 1)
         if len(twice):
             raise ValueError(
                 f"sensitive_features has {len(twice)} rows in several groups of stratum {stratum!r}, the "
                 f"first of them row {twice[0]}: a row is in one group of a stratum, or in none."
             )
-    return table.astype(np.float64)
+    return table
 
 
-def _losses(policy: SoftmaxPolicy, pmf: FloatArray, target: FloatArray) -> FloatArray:
-    """Expected cost of each row, in the user's units."""
-    atoms = policy.support.atoms
-    if isinstance(policy.cost, Squared):
-        return expected_losses(pmf, target, atoms)
-    losses: FloatArray = np.einsum("il,il->i", pmf, policy.cost.table(target, atoms))
-    return losses
-
-
-def _require_mass(members: Membership) -> None:
-    for group, label in enumerate(members.labels):
-        if not members.column(group).sum() > 0:
-            raise ValueError(f"test has no row that counts in group {label!r}: leave it out, or add rows.")
-
-
-def _check_target(model: Any, y: Any, n_rows: int) -> FloatArray:
+def _check_target(model: Model, y: Any, n_rows: int) -> FloatArray:
     """Outcomes as the cost of the model takes them."""
-    n_classes = getattr(model, "postprocessor_", model).policy_.cost.n_classes
+    n_classes = step_of(model).policy_.cost.n_classes
     if n_classes is not None:
         labels = np.asarray(y).ravel()
         if len(labels) != n_rows:

@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -14,18 +13,17 @@ from evenhand._utils.validation import check_epsilon
 from evenhand.certificates import Certificate
 from evenhand.dual.costs import make_cost
 from evenhand.dual.imbalance import mean_imbalance
-from evenhand.dual.parity import make_parity
-from evenhand.dual.problem import DualProblem
-from evenhand.estimators.parity_step import FrontierRows, choose_beta
-from evenhand.estimators.postprocessor import ParityPostprocessor
+from evenhand.dual.step import choose_beta
+from evenhand.estimators.postprocessor import FrontierRows, ParityPostprocessor
 from evenhand.estimators.selection import is_cv
-from evenhand.evaluation.heldout import HeldOutRows, Measures
+from evenhand.evaluation.heldout import Model
 from evenhand.exceptions import InterruptWarning
-from evenhand.solvers import Progress, Status, make_solver
+from evenhand.metrics import Measures, ScoredRows
+from evenhand.solvers import Status, ZeroMultipliers
 
 N_POINTS = 20  # of the automatic path, exact parity among them
 REACH = 200.0  # its largest epsilon over the smallest one above zero
-NO_LIMIT = 1e100  # an epsilon that never binds, and whose square is still a number
+NO_LIMIT = 1e100  # an epsilon that never binds; its square does not overflow
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +31,7 @@ class FrontierPoint:
     """One tolerance of the path: the model, and what it does on the held-out rows and on those of its fit."""
 
     epsilon: float
-    model: Any  # fitted, of the kind that was given
+    model: Model  # fitted, of the kind that was given
     measures: Measures  # on the held-out rows
     certificate: Certificate  # on the rows of the fit
     status: Status
@@ -43,7 +41,7 @@ class FrontierPoint:
 Callback = Callable[[FrontierPoint], bool | None]
 
 
-def settle(problem: FrontierRows) -> FrontierRows:
+def choose_by_cv(problem: FrontierRows) -> FrontierRows:
     """The problem with all that was left to "cv" chosen, at the model's own epsilon."""
     template = problem.postprocessor
     if not (is_cv(template.beta) or is_cv(template.atoms)):
@@ -55,34 +53,20 @@ def settle(problem: FrontierRows) -> FrontierRows:
     return replace(problem, postprocessor=clone(template).set_params(**settings))
 
 
-@dataclass(frozen=True, slots=True)
-class _AtRest:
-    """A solver that stays at zero multipliers, where nothing is asked for."""
-
-    name: str = "at rest"
-
-    def init(self, problem: DualProblem, start: FloatArray | None) -> Progress:
-        return Progress(self.name, 0, problem.n_rows, np.zeros(problem.multipliers_shape))
-
-    def step(self, problem: DualProblem, state: Progress) -> Progress:
-        return state
-
-    def done(self, problem: DualProblem, state: Progress) -> Status:
-        return Status.CONVERGED
-
-
-def fit_at_rest(problem: FrontierRows, epsilon: float) -> ParityPostprocessor:
+def fit_without_parity(problem: FrontierRows, epsilon: float) -> ParityPostprocessor:
     """The policy without parity; refuses what a fit at `epsilon` would refuse, before any work is done."""
     template = problem.postprocessor
-    solver = make_solver(template.solver, tol=template.tol, max_iter=template.max_iter)
     model: ParityPostprocessor = clone(template)
-    beta = choose_beta(template.beta, solver, make_cost(template.cost), len(problem.rows.scores))
-    model.set_params(epsilon=_setting(problem, epsilon), solver=_AtRest(), beta=beta)
+    n_rows = len(problem.rows.scores)
+    beta = choose_beta(
+        template.beta, make_cost(template.cost), n_rows, template._solver().default_beta(n_rows)
+    )
+    model.set_params(epsilon=_setting(problem, epsilon), solver=ZeroMultipliers(), beta=beta)
     return model._fit_rows(problem.rows, problem.group_prior)
 
 
 def solve_path(
-    problem: FrontierRows, epsilons: FloatArray, rows: HeldOutRows, callback: Callback | None
+    problem: FrontierRows, epsilons: FloatArray, rows: ScoredRows, callback: Callback | None
 ) -> list[FrontierPoint]:
     """The points of the path, from the largest epsilon on, as far as callback and interrupts let it go."""
     points: list[FrontierPoint] = []
@@ -128,7 +112,7 @@ def _fit(model: ParityPostprocessor, problem: FrontierRows) -> ParityPostprocess
 
 
 def _point(
-    problem: FrontierRows, epsilon: float, fitted: ParityPostprocessor, rows: HeldOutRows
+    problem: FrontierRows, epsilon: float, fitted: ParityPostprocessor, rows: ScoredRows
 ) -> FrontierPoint:
     return FrontierPoint(
         epsilon=epsilon,
@@ -167,15 +151,14 @@ def default_epsilons(problem: FrontierRows, rest: ParityPostprocessor) -> FloatA
     shares = np.ones(rest.n_groups_) if shares is None else shares
     binding = shares > 0
     top = float((rest.certificate_.violation[binding] / shares[binding]).max())
-    support = rest.policy_.support
-    parity = make_parity(rest.parity, support.normalised())
-    if top <= rest.tol * (support.half_width if parity.in_outcome_units else 1.0):
+    parity, unit = rest.step_.make_parity(), rest.step_.unit
+    if top <= rest.tol * unit:
         return np.zeros(1)  # nothing to gain: the scores are at parity as they are
     path = np.append(0.0, np.geomspace(top / REACH, top, N_POINTS - 1))
     # a prior of the user's own puts a floor under the violation; without one it is zero
     rows = problem.rows
     floor = parity.smallest_feasible(mean_imbalance(rows.group_mass(), rest.group_prior_, rows.strata))
-    floor = floor * (support.half_width if parity.in_outcome_units else 1.0)
+    floor = floor * unit
     feasible: FloatArray = path[np.all(np.outer(path, shares) >= floor, axis=1)]
     if len(feasible) == 0:
         worst = int(np.argmax(floor))

@@ -6,16 +6,12 @@ plain values of shape (n,): draws, or the scores of a deterministic model.
 
 from evenhand.metrics._inputs import BLOCK_ENTRIES, PMF_TOLERANCE
 from evenhand.metrics.classification import accuracy, decision_gaps
-from evenhand.metrics.distances import (
-    DISTANCES,
-    METRICS,
-    ks_distances,
-    tv_distances,
-    w1_distances,
-)
+from evenhand.metrics.distances import DISTANCES, METRICS, group_distances
 from evenhand.metrics.intervals import Intervals, dkw_radius, risk_interval, unfairness_interval
 from evenhand.metrics.losses import expected_losses, risk
-from evenhand.metrics.masses import GroupMasses, Membership, membership_of
+from evenhand.metrics.masses import GroupMasses
+from evenhand.metrics.measure import Measures, ScoredRows
+from evenhand.metrics.membership import Membership
 from evenhand.metrics.unfairness import (
     distance_to,
     ks_unfairness,
@@ -32,22 +28,21 @@ __all__ = [
     "PMF_TOLERANCE",
     "GroupMasses",
     "Intervals",
+    "Measures",
     "Membership",
+    "ScoredRows",
     "accuracy",
     "decision_gaps",
     "distance_to",
     "dkw_radius",
     "expected_losses",
-    "ks_distances",
+    "group_distances",
     "ks_unfairness",
-    "membership_of",
     "parity_score",
     "risk",
     "risk_interval",
-    "tv_distances",
     "tv_unfairness",
     "unfairness",
     "unfairness_interval",
-    "w1_distances",
     "w1_unfairness",
 ]

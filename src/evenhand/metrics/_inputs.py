@@ -1,12 +1,15 @@
-"""Inputs of the metrics become arrays here; what is wrong is said with the argument's name."""
+"""Validate the arguments of the metrics: arrays in, or an error that names the argument."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenhand._utils.typing import AnyArray, FloatArray, IntArray
+from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import as_floats
+
+Blocks: TypeAlias = Iterator[tuple[slice, FloatArray]]  # rows, and the pmf of each, (n_some, n_atoms)
 
 BLOCK_ENTRIES = 1 << 20  # a pmf is read in blocks of about this many entries, so that no copy is large
 PMF_TOLERANCE = 1e-4  # on the sum of a row: room for float32
@@ -18,10 +21,15 @@ def block_slices(n_rows: int, n_columns: int) -> Iterator[slice]:
     return (slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size))
 
 
-def checked_blocks(pmf: AnyArray) -> Iterator[tuple[slice, FloatArray]]:
-    """Blocks of rows in float64, refused where they are not probabilities."""
-    for rows in block_slices(*pmf.shape):
-        block = np.asarray(pmf[rows], dtype=np.float64)
+def checked_blocks(pmf: AnyArray) -> Blocks:
+    """Blocks of a pmf in float64, refused where their rows are not probabilities."""
+    return checked((rows, pmf[rows]) for rows in block_slices(*pmf.shape))
+
+
+def checked(blocks: Iterable[tuple[slice, AnyArray]]) -> Blocks:
+    """The same blocks of a pmf in float64, refused where their rows are not probabilities."""
+    for rows, given in blocks:
+        block = np.asarray(given, dtype=np.float64)
         bad = ~(np.abs(block.sum(axis=1) - 1.0) <= PMF_TOLERANCE) | (block.min(axis=1) < -PMF_TOLERANCE)
         if bad.any():
             place = int(bad.argmax())
@@ -33,22 +41,23 @@ def checked_blocks(pmf: AnyArray) -> Iterator[tuple[slice, FloatArray]]:
         yield rows, block
 
 
-def as_prediction(pmf_or_values: ArrayLike) -> AnyArray:
+def as_prediction(pmf_or_values: ArrayLike, name: str = "pmf_or_values") -> AnyArray:
     """A pmf as it is, or values as finite floats."""
     prediction = np.asarray(pmf_or_values)
     if prediction.ndim not in (1, 2) or prediction.size == 0:
         raise ValueError(
-            "pmf_or_values must be a pmf of shape (n, n_atoms) or values of shape (n,), and not empty: "
-            f"got shape {prediction.shape}."
+            f"{name} must be a pmf of shape (n, n_atoms) or values of shape (n,), and not empty: got shape "
+            f"{prediction.shape}."
         )
-    return prediction if prediction.ndim == 2 else as_vector("pmf_or_values", prediction, len(prediction))
+    return prediction if prediction.ndim == 2 else as_vector(name, prediction)
 
 
-def as_vector(name: str, values: ArrayLike, n_rows: int) -> FloatArray:
-    """Finite floats, one per row."""
+def as_vector(name: str, values: ArrayLike, n_rows: int | None = None) -> FloatArray:
+    """Finite floats, one per row; of any number of rows, but none, where that is not told."""
     vector = as_floats(values, name)
-    if vector.shape != (n_rows,):
-        raise ValueError(f"{name} needs one value per row: got shape {vector.shape} for {n_rows} rows.")
+    if vector.ndim != 1 or len(vector) == 0 or n_rows not in (None, len(vector)):
+        wanted = "" if n_rows is None else f" for {n_rows} rows"
+        raise ValueError(f"{name} needs one value per row: got shape {vector.shape}{wanted}.")
     if not np.isfinite(vector).all():
         raise ValueError(f"{name} has NaN or infinite values; drop or fill these rows first.")
     return vector
@@ -79,20 +88,3 @@ def as_atoms(atoms: ArrayLike, n_atoms: int) -> FloatArray:
     if not (np.isfinite(grid).all() and (np.diff(grid) > 0).all()):
         raise ValueError("atoms must be finite and strictly increasing; sort them together with the columns.")
     return grid
-
-
-def as_groups(
-    sensitive_features: ArrayLike, n_rows: int, name: str = "sensitive_features"
-) -> tuple[AnyArray, IntArray]:
-    """Labels in sorted order, and the position of each row's label among them."""
-    groups = np.asarray(sensitive_features)
-    if groups.shape != (n_rows,):
-        raise ValueError(f"{name} needs one label per row: got shape {groups.shape} for {n_rows} rows.")
-    # A missing label is None, or differs from itself (NaN, NaT).
-    if any(label is None or label != label for label in groups.tolist()):
-        raise ValueError(f"{name} has missing labels; drop these rows or give them a label.")
-    try:
-        labels, codes = np.unique(groups, return_inverse=True)
-    except TypeError as error:
-        raise ValueError(f"{name} mixes types of labels; convert them to one type.") from error
-    return labels, codes

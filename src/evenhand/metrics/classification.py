@@ -1,6 +1,7 @@
 """What decisions cost, and how alike groups are decided, where outcomes are classes."""
 
 from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -46,7 +47,7 @@ def accuracy(
 
 def decision_gaps(
     decisions: ArrayLike,
-    sensitive_features: ArrayLike,
+    sensitive_features: Any,
     *,
     given: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
@@ -63,7 +64,8 @@ def decision_gaps(
     ----------
     decisions : array of shape (n, n_classes) or (n,)
         Chance of each class in each row, or one class for each row.
-    sensitive_features : array of shape (n,)
+    sensitive_features : array or data frame of shape (n,) or (n, n_columns)
+        As in `unfairness`.
     given : array of shape (n,), optional
     sample_weight : array of shape (n,), optional
     pairwise : bool, default=False

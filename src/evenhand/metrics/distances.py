@@ -5,11 +5,18 @@ bootstrap of `evenhand.metrics.intervals` short.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from evenhand._utils.text import capital
 from evenhand._utils.typing import FloatArray
+from evenhand.dual.parity import PARITIES, ParityNotion, make_parity
 from evenhand.metrics.masses import GroupMasses
+
+Metric = str | ParityNotion  # a distance by its name, or the one of a notion that need not be registered
+LARGEST_MATRIX = 1 << 24  # entries of an operator whose largest distance is worked out
 
 
 def ks_norm(gaps: FloatArray, points: FloatArray | None = None) -> FloatArray:
@@ -44,15 +51,96 @@ def mean_norm(gaps: FloatArray, points: FloatArray | None) -> FloatArray:
     return np.abs(difference)
 
 
-NORMS: dict[str, Callable[[FloatArray, FloatArray | None], FloatArray]] = {
-    "ks": ks_norm,
-    "tv": tv_norm,
-    "w1": w1_norm,
-    "sup": sup_norm,
-    "mean": mean_norm,
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """A distance between distributions, in numbers and in words."""
+
+    name: str
+    short: str  # in the head of a table
+    phrase: str  # in a sentence, after "largest"
+    title: str  # at the start of one
+    norm: Callable[[FloatArray, FloatArray | None], FloatArray] | None  # of a difference; None: it is no norm
+    in_outcome_units: bool = False  # in the units of the prediction; the others are probabilities
+    needs_ties: bool = False  # it sees only whether values are equal: nothing, where no two are
+    meaning: str = ""  # a sentence
+    parity: ParityNotion | None = None  # whose own distance it is
+
+    @property
+    def needs_points(self) -> bool:
+        """It depends on the values themselves, not only on their order."""
+        return self.in_outcome_units or self.parity is not None
+
+    def largest(self, points: FloatArray | None) -> float:
+        """The most that it can be between distributions over these points, or a bound on that."""
+        if not self.needs_points:
+            return 1.0
+        assert points is not None
+        if self.parity is None:
+            return float(np.ptp(points))
+        found = make_parity(self.parity, points)
+        return found.diameter() if found.operator.n_rows * len(points) <= LARGEST_MATRIX else np.inf
+
+
+_KS, _TV, _W1 = (
+    "Here a gap is the largest difference in the share of predictions below a threshold.",
+    "Here a gap is the total variation distance: no single prediction can differ by more.",
+    "Here a gap is the Wasserstein-1 distance, in the units of the prediction.",
+)
+STANDARD = {
+    distance.name: distance
+    for distance in (
+        Distance("ks", "KS", "KS distance", "KS", ks_norm, meaning=_KS),
+        Distance("tv", "TV", "total variation distance", "TV", tv_norm, needs_ties=True, meaning=_TV),
+        Distance("w1", "W1", "Wasserstein-1 distance", "W1", w1_norm, True, meaning=_W1),
+        Distance(
+            "sup",
+            "gap",
+            "gap in the chance of a class",
+            "Largest gap of one value",
+            sup_norm,
+            needs_ties=True,
+        ),
+        Distance("mean", "gap", "gap in means", "Mean gap", mean_norm, True),
+        Distance("w2", "W2", "Wasserstein-2 distance", "W2", None, True),
+    )
 }
-METRICS = (*NORMS, "w2")
-OUTCOME_UNITS = ("w1", "w2", "mean")  # in the units of the prediction; the others are probabilities
+METRICS = tuple(STANDARD)
+DISTANCES = ("ks", "tv", "w1")  # those that a frontier reports and a held-out certificate bounds
+
+
+def find_distance(metric: Metric) -> Distance:
+    """The distance of that name, evenhand's or a registered notion's; or the one that a notion bounds."""
+    name = metric if isinstance(metric, str) else metric.metric
+    if name in STANDARD:
+        return STANDARD[name]
+    notion = PARITIES.get(name) if isinstance(metric, str) else metric
+    if notion is None or notion.metric != name:
+        known = ", ".join((*METRICS, *own_distances()))
+        raise ValueError(f"metric must be one of {known}: got {metric!r}.")
+    phrase = notion.distance_name
+    return Distance(
+        name,
+        notion.short_name,
+        phrase,
+        capital(phrase),
+        partial(_own_norm, notion),
+        in_outcome_units=notion.in_outcome_units,
+        needs_ties=notion.needs_ties,
+        parity=notion,
+    )
+
+
+def own_distances() -> tuple[str, ...]:
+    """Names of the distances that registered notions bring along; audits and frontiers measure them too."""
+    return tuple(name for name, notion in PARITIES.items() if notion.metric not in STANDARD)
+
+
+def _own_norm(notion: ParityNotion, gaps: FloatArray, points: FloatArray | None) -> FloatArray:
+    """The norm of a notion's operator, over the points as they are: in their units where it has any."""
+    assert points is not None
+    parity = make_parity(notion, points)
+    rows = parity.operator.apply(np.ascontiguousarray(gaps.reshape(-1, len(points)).T))
+    return parity.norm.value(rows).reshape(gaps.shape[:-1])
 
 
 def w2_distance(first: FloatArray, second: FloatArray, points: FloatArray) -> float:
@@ -71,11 +159,12 @@ def w2_distance(first: FloatArray, second: FloatArray, points: FloatArray) -> fl
 
 
 def distances_between(
-    metric: str, first: FloatArray, second: FloatArray, points: FloatArray | None
+    metric: Metric, first: FloatArray, second: FloatArray, points: FloatArray | None
 ) -> FloatArray:
     """Distance of each pair of distributions, (...,) from arrays (..., n_points) that broadcast."""
-    if metric in NORMS:
-        return NORMS[metric](first - second, points)
+    norm = find_distance(metric).norm
+    if norm is not None:
+        return norm(first - second, points)
     assert points is not None
     first, second = np.broadcast_arrays(first, second)
     pairs = zip(first.reshape(-1, len(points)), second.reshape(-1, len(points)), strict=True)
@@ -88,33 +177,10 @@ def pairs_of(n_groups: int) -> tuple[list[int], list[int]]:
     return first.tolist(), second.tolist()
 
 
-def group_distances(groups: GroupMasses, metric: str, pairwise: bool = False) -> FloatArray:
-    """Distance of each group to all rows, or between each pair of groups."""
+def group_distances(groups: GroupMasses, metric: Metric, pairwise: bool = False) -> FloatArray:
+    """Distance of each group to all rows, or all of its stratum; or between each pair of groups."""
     own = groups.distributions()
     if not pairwise:
         return distances_between(metric, own, groups.everybody(), groups.points)
     first, second = pairs_of(len(own))
     return distances_between(metric, own[first], own[second], groups.points)
-
-
-def ks_distances(groups: GroupMasses) -> FloatArray:
-    """Kolmogorov-Smirnov distance of each group to all rows, (n_groups,)."""
-    return group_distances(groups, "ks")
-
-
-def tv_distances(groups: GroupMasses) -> FloatArray:
-    """Total variation distance of each group to all rows, (n_groups,)."""
-    return group_distances(groups, "tv")
-
-
-def w1_distances(groups: GroupMasses) -> FloatArray:
-    """Wasserstein-1 distance of each group to all rows, (n_groups,); the points must be known."""
-    return group_distances(groups, "w1")
-
-
-# The three of them that a frontier reports.
-DISTANCES: dict[str, Callable[[GroupMasses], FloatArray]] = {
-    "ks": ks_distances,
-    "tv": tv_distances,
-    "w1": w1_distances,
-}

@@ -9,11 +9,13 @@ from numpy.typing import ArrayLike
 from scipy.special import betaincinv, erfc, stdtrit
 
 from evenhand._utils.frames import make_frame
+from evenhand._utils.labels import label_text
 from evenhand._utils.typing import FloatArray
 from evenhand.metrics._inputs import as_weights
-from evenhand.metrics.distances import OUTCOME_UNITS, group_distances, pairs_of
+from evenhand.metrics.distances import Metric, find_distance, group_distances, pairs_of
 from evenhand.metrics.losses import Loss, row_losses
-from evenhand.metrics.masses import GroupMasses, Membership, Predictions, membership_of, read_groups
+from evenhand.metrics.masses import GroupMasses, Predictions, read_rows
+from evenhand.metrics.membership import Membership
 from evenhand.metrics.resampling import MOST_POINTS, bootstrap_deviations, effective_sizes
 from evenhand.metrics.unfairness import check_metric, contrast_labels
 
@@ -32,6 +34,7 @@ class Intervals:
     estimate: FloatArray
     low: FloatArray
     high: FloatArray
+    pairwise: bool = False  # labels are pairs of groups
 
     def to_dict(self) -> dict[Hashable, tuple[float, float, float]]:
         """Estimate, low and high by label."""
@@ -40,20 +43,21 @@ class Intervals:
 
     def frame(self, backend: str | None = None) -> Any:
         """One row for each group or pair, as a data frame."""
-        columns: dict[str, Any] = {"group": list(self.labels)}
-        if self.labels and isinstance(self.labels[0], tuple):
-            first, second = zip(*self.labels, strict=True)
-            columns = {"group": list(first), "other": list(second)}
+        groups: tuple[Any, ...] = tuple(zip(*self.labels, strict=True)) if self.pairwise else (self.labels,)
+        columns: dict[str, Any] = {
+            column: [label_text(label) if isinstance(label, tuple) else label for label in labels]
+            for column, labels in zip(("group", "other"), groups, strict=False)
+        }
         columns |= {"estimate": self.estimate, "low": self.low, "high": self.high}
         return make_frame(columns, backend)
 
 
 def unfairness_interval(
     pmf_or_values: ArrayLike,
-    sensitive_features: ArrayLike,
+    sensitive_features: Any,
     atoms: ArrayLike | None = None,
     *,
-    metric: str = "ks",
+    metric: Metric = "ks",
     sample_weight: ArrayLike | None = None,
     pairwise: bool = False,
     method: str = "bootstrap",
@@ -90,11 +94,11 @@ def unfairness_interval(
     """
     check_metric(metric)
     check_level(level, n_boot)
-    predictions, members = read_groups(pmf_or_values, sensitive_features, atoms, sample_weight)
+    predictions, members = read_rows(pmf_or_values, sensitive_features, atoms, sample_weight)
     check_metric(metric, predictions)
     groups = predictions.masses(members)
     if method == "dkw":
-        if metric != "ks":
+        if find_distance(metric).name != "ks":
             raise ValueError(f"method='dkw' is for metric='ks': got {metric!r}. Use method='bootstrap'.")
         return dkw_intervals(predictions, members, groups, level, pairwise)
     if method != "bootstrap":
@@ -103,11 +107,11 @@ def unfairness_interval(
     found = bootstrap_intervals(
         (metric,), predictions, members, groups, level=level, n_boot=n_boot, rng=rng, pairwise=pairwise
     )
-    return found[metric]
+    return found[find_distance(metric).name]
 
 
 def bootstrap_intervals(
-    metrics: tuple[str, ...],
+    metrics: tuple[Metric, ...],
     predictions: Predictions,
     members: Membership,
     groups: GroupMasses,
@@ -127,14 +131,17 @@ def bootstrap_intervals(
     found = {}
     for metric in metrics:
         estimate = group_distances(groups, metric, pairwise)
-        radius = np.quantile(deviations[metric], level, axis=0, method="higher")
+        distance = find_distance(metric)
+        radius = np.quantile(deviations[distance.name], level, axis=0, method="higher")
         radius = radius * np.sqrt(size / np.maximum(size - 1.0, 1e-9))  # a sample varies too little
         radius[size < FEWEST_ROWS] = np.inf
         radius[size == 0.0] = 0.0  # one group is everybody
-        worst = _worst(metric, groups.points)
+        worst = distance.largest(groups.points)
         low, high = np.maximum(estimate - radius, 0.0), np.minimum(estimate + radius, worst)
         labels = contrast_labels(groups.labels, pairwise)
-        found[metric] = Intervals(metric, "bootstrap", level, labels, estimate, low, high)
+        found[distance.name] = Intervals(
+            distance.name, "bootstrap", level, labels, estimate, low, high, pairwise
+        )
     return found
 
 
@@ -166,7 +173,7 @@ def dkw_intervals(
         high = np.maximum(most * np.minimum(apart + radius, 1.0), estimate)
         high[outside == 0] = 0.0  # one group is everybody
     labels = contrast_labels(groups.labels, pairwise)
-    return Intervals("ks", "dkw", level, labels, estimate, low, high)
+    return Intervals("ks", "dkw", level, labels, estimate, low, high, pairwise)
 
 
 def dkw_radius(n_rows: Any, alpha: Any, randomised: bool = False) -> Any:
@@ -200,7 +207,7 @@ def dkw_radius(n_rows: Any, alpha: Any, randomised: bool = False) -> Any:
 def risk_interval(
     y_true: ArrayLike,
     pmf_or_values: ArrayLike,
-    sensitive_features: ArrayLike,
+    sensitive_features: Any,
     atoms: ArrayLike | None = None,
     *,
     loss: Loss = "squared",
@@ -219,7 +226,7 @@ def risk_interval(
     """
     check_level(level)
     losses = row_losses(y_true, pmf_or_values, atoms, loss)
-    members = membership_of(sensitive_features, len(losses), as_weights(sample_weight, len(losses)))
+    members = Membership.read(sensitive_features, len(losses), as_weights(sample_weight, len(losses)))
     return mean_intervals("risk", losses, members, level, floor=0.0 if isinstance(loss, str) else -np.inf)
 
 
@@ -228,10 +235,8 @@ def mean_intervals(
 ) -> Intervals:
     """Weighted mean of a number for each row over each group, with Student's interval."""
     estimate, radius = [], []
-    for group, label in enumerate(members.labels):
+    for group in range(len(members.labels)):
         weights = members.column(group)
-        if not weights.sum() > 0:
-            raise ValueError(f"No row counts in group {label!r}: leave it out, or add rows.")
         weights = weights / weights.sum()
         mean = float(weights @ values)
         squares = float(weights @ weights)
@@ -280,11 +285,3 @@ def _share_interval(counts: FloatArray, total: float, alpha: float) -> tuple[Flo
     short = np.clip(total - counts, 1.0, None)
     high = np.where(counts < total, 1.0 - betaincinv(short, total - short + 1.0, alpha / 2.0), 1.0)
     return low, high
-
-
-def _worst(metric: str, points: FloatArray | None) -> float:
-    """The largest distance there can be, between distributions over these points."""
-    if metric not in OUTCOME_UNITS:
-        return 1.0
-    assert points is not None
-    return float(np.ptp(points))

@@ -7,10 +7,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand._utils.typing import AnyArray, FloatArray
+from evenhand.dual.costs import Squared
 from evenhand.metrics._inputs import as_prediction, as_vector, as_weights, checked_blocks, needed_atoms
 
 Loss: TypeAlias = str | Callable[[FloatArray, FloatArray], AnyArray]
 
+expected_losses = Squared().expected  # squared errors of each row, from its pmf, its target and the atoms
 LOSSES: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
     "squared": lambda y_true, values: (values - y_true) ** 2,
     "absolute": lambda y_true, values: np.abs(values - y_true),
@@ -77,16 +79,6 @@ def row_losses(
             values = np.broadcast_to(grid, block.shape)
             truth = np.broadcast_to(target[rows, None], block.shape)
             losses[rows] = np.einsum("ij,ij->i", block, _elementwise(function, truth, values))
-    return losses
-
-
-def expected_losses(pmf: FloatArray, target: FloatArray, atoms: FloatArray) -> FloatArray:
-    """Expected squared error of each row, `sum_l pi(l | x_i) (y_l - y_i)^2`, shape (n_rows,)."""
-    centre = atoms.mean()  # moments about the centre lose no digits when the grid lies far from zero
-    powers = np.column_stack([atoms - centre, (atoms - centre) ** 2])
-    mean, square = (pmf @ powers).T
-    offset = target - centre
-    losses: FloatArray = square - 2.0 * offset * mean + offset**2
     return losses
 
 

@@ -1,7 +1,8 @@
 """Rows reduced once to masses of each group at each point: all that a distance between groups needs."""
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -10,45 +11,11 @@ from scipy import sparse
 
 from evenhand._kernels.blas import one_blas_thread
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
-from evenhand.metrics._inputs import (
-    as_atoms,
-    as_groups,
-    as_prediction,
-    as_weights,
-    block_slices,
-    checked_blocks,
-)
+from evenhand.dual.imbalance import stratum_sums
+from evenhand.metrics._inputs import Blocks, as_atoms, as_prediction, as_weights, block_slices, checked_blocks
+from evenhand.metrics.membership import Membership
 
 ROWS_OF_VALUES = 1 << 13  # of a block of plain values, which has one entry in each row
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Membership:
-    """How much each row counts in each group: wholly in the group of its code, or by its shares in all."""
-
-    labels: tuple[Hashable, ...]
-    codes: IntArray | None = None  # (n_rows,), the place of each row's label
-    shares: FloatArray | None = None  # (n_rows, n_groups), where the group itself is not known
-    weights: FloatArray | None = None  # (n_rows,), on top of either
-
-    def column(self, group: int, rows: slice = slice(None)) -> FloatArray:
-        """What each of some rows counts in one group."""
-        if self.shares is not None:
-            counts = self.shares[rows, group]
-        else:
-            assert self.codes is not None
-            counts = (self.codes[rows] == group).astype(np.float64)
-        return counts if self.weights is None else counts * self.weights[rows]
-
-    def of_rows(self, rows: slice) -> FloatArray:
-        """What each of some rows counts in each group, (n_groups, n_some)."""
-        return np.stack([self.column(group, rows) for group in range(len(self.labels))])
-
-    @property
-    def counts_rows(self) -> bool:
-        """Every row counts once, in one group: what distribution-free bounds need."""
-        equal = self.weights is None or bool((self.weights == self.weights[0]).all())
-        return self.codes is not None and equal
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,16 +25,27 @@ class GroupMasses:
     labels: tuple[Hashable, ...]
     masses: FloatArray  # of each group at each point, (n_groups, n_points); groups may differ in total
     points: FloatArray | None  # (n_points,), increasing; None for a pmf whose atoms were not told
+    strata: IntArray | None = None  # of each group, (n_groups,): those of one stratum are compared
 
     @classmethod
     def of_values(cls, values: FloatArray, members: Membership) -> "GroupMasses":
         """Masses of plain values at the distinct ones."""
         points, places = np.unique(values, return_inverse=True)
-        masses = [
-            np.bincount(places, weights=members.column(group), minlength=len(points))
-            for group in range(len(members.labels))
-        ]
-        return cls(members.labels, np.stack(masses), points)
+        return cls(members.labels, members.sums_at(places, len(points)), points, members.strata)
+
+    @classmethod
+    def of_blocks(cls, blocks: Blocks, members: Membership, points: FloatArray | None) -> "GroupMasses":
+        """Masses of a pmf that is read, and dropped, block by block."""
+        masses: Any = 0.0
+        with one_blas_thread():  # more cost more than they bring on products as flat as these
+            for rows, block in blocks:
+                masses = masses + members.sums(block, rows)[:-1]
+        return cls(members.labels, masses, points, members.strata)
+
+    def some(self, groups: AnyArray) -> "GroupMasses":
+        """The groups of which the mask says so."""
+        strata = None if self.strata is None else self.strata[groups]
+        return GroupMasses(tuple(compress(self.labels, groups)), self.masses[groups], self.points, strata)
 
     def distributions(self) -> FloatArray:
         """Distribution of each group, (n_groups, n_points)."""
@@ -75,13 +53,15 @@ class GroupMasses:
         return distributions
 
     def everybody(self) -> FloatArray:
-        """Distribution of all rows, (n_points,)."""
+        """Distribution of all rows, (n_points,), or of all of each group's stratum, (n_groups, n_points)."""
         together = self.masses.sum(axis=0)
-        everybody: FloatArray = together / together.sum()
+        if self.strata is not None:
+            together = stratum_sums(self.masses.T, self.strata).T
+        everybody: FloatArray = together / together.sum(axis=-1, keepdims=True)
         return everybody
 
     def gaps(self) -> FloatArray:
-        """Distribution of each group minus that of all rows, (n_groups, n_points)."""
+        """Distribution of each group minus that of everybody it is compared with, (n_groups, n_points)."""
         return self.distributions() - self.everybody()
 
 
@@ -96,9 +76,11 @@ class Predictions:
     places: IntArray | None = None  # (n_rows,)
 
     @classmethod
-    def read(cls, pmf_or_values: ArrayLike, atoms: ArrayLike | None) -> "Predictions":
+    def read(
+        cls, pmf_or_values: ArrayLike, atoms: ArrayLike | None, name: str = "pmf_or_values"
+    ) -> "Predictions":
         """A pmf, whose rows are checked as they are first used, or plain values."""
-        given = as_prediction(pmf_or_values)
+        given = as_prediction(pmf_or_values, name)
         if given.ndim == 2:
             points = None if atoms is None else as_atoms(atoms, given.shape[1])
             return cls(len(given), given.shape[1], points, pmf=given)
@@ -106,19 +88,34 @@ class Predictions:
         return cls(len(given), len(points), points, places=places)
 
     def masses(self, members: Membership) -> GroupMasses:
-        """Masses of each group; refuses a pmf that is none, and a group without any."""
-        n_groups = len(members.labels)
-        if self.pmf is None:
-            masses = np.stack([self._counts(members.column(group)) for group in range(n_groups)])
-        else:
-            masses = np.zeros((n_groups, self.n_points))
-            with one_blas_thread():  # more cost more than they bring on products as flat as these
-                for rows, block in checked_blocks(self.pmf):
-                    masses += members.of_rows(rows) @ block
-        for label, total in zip(members.labels, masses.sum(axis=1), strict=True):
-            if not total > 0:
-                raise ValueError(f"No row counts in group {label!r}: leave it out, or add rows.")
-        return GroupMasses(members.labels, masses, self.points)
+        """Masses of each group; refuses a pmf that is none."""
+        if self.pmf is not None:
+            return GroupMasses.of_blocks(checked_blocks(self.pmf), members, self.points)
+        assert self.places is not None
+        masses = members.sums_at(self.places, self.n_points)
+        return GroupMasses(members.labels, masses, self.points, members.strata)
+
+    def part(self, rows: AnyArray | slice) -> "Predictions":
+        """Those of some of the rows."""
+        if isinstance(rows, slice):
+            return self
+        if self.pmf is not None:
+            return replace(self, n_rows=len(rows), pmf=self.pmf[rows])
+        assert self.points is not None
+        assert self.places is not None
+        present, places = np.unique(self.places[rows], return_inverse=True)
+        return Predictions(len(rows), len(present), self.points[present], places=places)
+
+    def means(self) -> FloatArray:
+        """Expected prediction of each row, (n_rows,)."""
+        assert self.points is not None
+        if self.places is not None:
+            return self.points[self.places]
+        means = np.empty(self.n_rows)
+        with one_blas_thread():
+            for rows, block in self.blocks():
+                means[rows] = block @ self.points
+        return means
 
     def blocks(self) -> Iterator[tuple[slice, Any]]:
         """Blocks of rows as matrices over the points: dense for a pmf, sparse for values."""
@@ -152,27 +149,14 @@ class Predictions:
         means = np.bincount(bins, weights=counts * self.points) / np.bincount(bins, weights=counts)
         return Predictions(self.n_rows, len(means), means, places=bins[self.places])
 
-    def _counts(self, weights: FloatArray) -> FloatArray:
-        assert self.places is not None
-        counts = np.bincount(self.places, weights=weights, minlength=self.n_points)
-        return counts.astype(np.float64, copy=False)
 
-
-def membership_of(
-    sensitive_features: ArrayLike, n_rows: int, weights: FloatArray | None = None
-) -> Membership:
-    """Rows in the groups that their labels name, labels in sorted order."""
-    labels, codes = as_groups(sensitive_features, n_rows)
-    return Membership(tuple(labels.tolist()), codes=codes, weights=weights)
-
-
-def read_groups(
+def read_rows(
     pmf_or_values: ArrayLike,
-    sensitive_features: ArrayLike,
+    sensitive_features: Any,
     atoms: ArrayLike | None,
     sample_weight: ArrayLike | None,
 ) -> tuple[Predictions, Membership]:
-    """Predictions and the groups that the labels name."""
+    """Checked predictions, and the groups of their rows."""
     predictions = Predictions.read(pmf_or_values, atoms)
     weights = as_weights(sample_weight, predictions.n_rows)
-    return predictions, membership_of(sensitive_features, predictions.n_rows, weights)
+    return predictions, Membership.read(sensitive_features, predictions.n_rows, weights)

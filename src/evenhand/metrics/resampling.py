@@ -13,8 +13,9 @@ from scipy.special import gammaln
 
 from evenhand._kernels.blas import one_blas_thread
 from evenhand._utils.typing import AnyArray, FloatArray
-from evenhand.metrics.distances import NORMS, distances_between, pairs_of
-from evenhand.metrics.masses import GroupMasses, Membership, Predictions
+from evenhand.metrics.distances import Metric, distances_between, find_distance, pairs_of
+from evenhand.metrics.masses import GroupMasses, Predictions
+from evenhand.metrics.membership import Membership
 
 MOST_POINTS = 4096  # draws of values see no more: of a distribution function, a step of 1/4096 may hide
 MOST_ENTRIES = 1 << 24  # of the masses of draws at a time: 128 MB
@@ -56,7 +57,7 @@ def bootstrap_masses(
 ) -> Iterator[FloatArray]:
     """Masses of resampled rows, (n_some_draws, n_groups, n_points), until there are `n_boot` draws."""
     step = max(1, MOST_ENTRIES // (len(members.labels) * predictions.n_points))
-    draw = _draw_cells if predictions.pmf is None and members.codes is not None else _draw_rows
+    draw = _draw_cells if predictions.pmf is None and members.shares is None else _draw_rows
     for start in range(0, n_boot, step):
         with one_blas_thread():  # on a busy machine threads that wait for each other take far longer
             masses = draw(predictions, members, min(step, n_boot - start), rng)
@@ -85,7 +86,7 @@ def _draw_rows(
     masses = np.zeros((n_draws, n_groups, predictions.n_points))
     for rows, block in predictions.blocks():
         times = poisson_ones(rng, (n_draws, block.shape[0]), block.dtype)
-        if members.codes is None:
+        if members.shares is not None:
             for group in range(n_groups):
                 masses[:, group] += (times * members.column(group, rows).astype(block.dtype)) @ block
             continue
@@ -99,7 +100,7 @@ def _draw_rows(
 
 
 def bootstrap_deviations(
-    metrics: Sequence[str],
+    metrics: Sequence[Metric],
     predictions: Predictions,
     members: Membership,
     groups: GroupMasses,
@@ -117,20 +118,21 @@ def bootstrap_deviations(
     n_groups = len(members.labels)
     first, second = pairs_of(n_groups) if pairwise else (list(range(n_groups)), [n_groups] * n_groups)
     sample = _with_everybody(groups.masses)
-    found: dict[str, list[FloatArray]] = {metric: [] for metric in metrics}
+    asked = [find_distance(metric) for metric in metrics]
+    found: dict[str, list[FloatArray]] = {distance.name: [] for distance in asked}
     for masses in bootstrap_masses(predictions, members, n_boot, rng):
         drawn = _with_everybody(masses)
         change = drawn - sample
         gap = change[:, first] - change[:, second]
-        for metric in metrics:
-            if metric in NORMS:
-                deviation = NORMS[metric](gap, groups.points)
+        for distance in asked:
+            if distance.norm is not None:
+                deviation = distance.norm(gap, groups.points)
             else:
-                moved = distances_between(metric, drawn, sample, groups.points)
+                moved = distances_between(distance.name, drawn, sample, groups.points)
                 deviation = moved[:, first] + moved[:, second]
             empty = np.isnan(gap).any(axis=-1)
-            found[metric].append(np.where(empty, np.inf, deviation))
-    return {metric: np.concatenate(parts) for metric, parts in found.items()}
+            found[distance.name].append(np.where(empty, np.inf, deviation))
+    return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
 def _with_everybody(masses: FloatArray) -> FloatArray:
@@ -142,7 +144,7 @@ def _with_everybody(masses: FloatArray) -> FloatArray:
 
 
 def noise_floor(
-    metrics: Sequence[str],
+    metrics: Sequence[Metric],
     predictions: Predictions,
     members: Membership,
     groups: GroupMasses,
@@ -162,7 +164,8 @@ def noise_floor(
     if members.weights is not None:  # those of a permutation have none
         alone = Membership(("all",), codes=np.zeros(n_rows, dtype=np.int64))
         everybody = predictions.masses(alone).everybody()
-    floor = {metric: np.zeros((n_draws, n_groups)) for metric in metrics}
+    asked = [find_distance(metric) for metric in metrics]
+    floor = {distance.name: np.zeros((n_draws, n_groups)) for distance in asked}
     weights = np.full(n_rows, 1.0 / n_rows) if members.weights is None else members.weights
     weights = weights / weights.sum()
     for group in range(n_groups):
@@ -175,6 +178,7 @@ def noise_floor(
         for draw in range(n_draws):
             rows = rng.choice(n_rows, size, replace=False, shuffle=False)
             gap = predictions.some(rows) - everybody
-            for metric in metrics:
-                floor[metric][draw, group] = scale * NORMS[metric](gap, predictions.points)
+            for distance in asked:
+                assert distance.norm is not None
+                floor[distance.name][draw, group] = scale * distance.norm(gap, predictions.points)
     return floor

@@ -6,18 +6,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evenhand._utils.labels import read_groups
 from evenhand._utils.typing import FloatArray
-from evenhand.metrics._inputs import as_groups, as_prediction, as_vector, as_weights
-from evenhand.metrics.distances import METRICS, OUTCOME_UNITS, distances_between, group_distances, pairs_of
-from evenhand.metrics.masses import GroupMasses, Membership, Predictions, read_groups
+from evenhand.metrics._inputs import as_vector, as_weights
+from evenhand.metrics.distances import Metric, distances_between, find_distance, group_distances, pairs_of
+from evenhand.metrics.masses import GroupMasses, Predictions, read_rows
+from evenhand.metrics.membership import Membership
 
 
 def unfairness(
     pmf_or_values: ArrayLike,
-    sensitive_features: ArrayLike,
+    sensitive_features: Any,
     atoms: ArrayLike | None = None,
     *,
-    metric: str = "ks",
+    metric: Metric = "ks",
     sample_weight: ArrayLike | None = None,
     pairwise: bool = False,
     given: ArrayLike | None = None,
@@ -28,14 +30,16 @@ def unfairness(
     ----------
     pmf_or_values : array of shape (n, n_atoms) or (n,)
         Probability of each atom in each row, columns in the order of the atoms, or one value for each row.
-    sensitive_features : array of shape (n,)
-        Group of each row, labels of any one type.
+    sensitive_features : array or data frame of shape (n,) or (n, n_columns)
+        Group of each row, labels of any type; of several columns, every combination that is there is a group.
+        Or, where the group is not known, the probability of each: columns of numbers that sum to one.
     atoms : array of shape (n_atoms,), optional
-        Value of each column; only `"w1"`, `"w2"` and `"mean"` need them, and only with a pmf.
-    metric : {"ks", "tv", "w1", "w2", "sup", "mean"}, default="ks"
+        Value of each column; with a pmf `"w1"`, `"w2"`, `"mean"` and the distances of notions need them.
+    metric : {"ks", "tv", "w1", "w2", "sup", "mean"} or parity notion, default="ks"
         `"ks"`: largest difference of the distribution functions (paper, "Evaluation measures");
         `"tv"`: largest difference in the probability of any event; `"w1"`, `"w2"`: Wasserstein distances;
         `"sup"`: largest difference in the probability of one atom; `"mean"`: difference of the means.
+        A notion of your own (`evenhand.parity`), or its name once it is registered, stands for its distance.
     sample_weight : array of shape (n,), optional
         Weight of each row.
     pairwise : bool, default=False
@@ -57,41 +61,31 @@ def unfairness(
     {('a', 'b'): 2.0}
     """
     check_metric(metric)
-    if given is not None:
-        options = {"metric": metric, "pairwise": pairwise}
-        return _within_strata(given, pmf_or_values, sensitive_features, atoms, sample_weight, options)
-    predictions, members = read_groups(pmf_or_values, sensitive_features, atoms, sample_weight)
+    predictions, members = read_rows(pmf_or_values, sensitive_features, atoms, sample_weight)
     check_metric(metric, predictions)
-    groups = predictions.masses(members)
-    distances = group_distances(groups, metric, pairwise)
-    return dict(zip(contrast_labels(groups.labels, pairwise), distances.tolist(), strict=True))
-
-
-def _within_strata(
-    given: ArrayLike,
-    pmf_or_values: ArrayLike,
-    sensitive_features: ArrayLike,
-    atoms: ArrayLike | None,
-    sample_weight: ArrayLike | None,
-    options: dict[str, Any],
-) -> dict[Hashable, float]:
-    """`unfairness` of the rows of each stratum."""
-    predictions, groups = as_prediction(pmf_or_values), np.asarray(sensitive_features)
-    labels, codes = as_groups(given, len(predictions), "given")
-    as_groups(groups, len(predictions))  # refused here, where the rows are those of the user
-    weights = as_weights(sample_weight, len(predictions))
+    if given is None:
+        return _distances(predictions, members, metric, pairwise)
+    strata = read_groups(given, predictions.n_rows, "given")
     found: dict[Hashable, float] = {}
-    for place, label in enumerate(labels.tolist()):
-        rows = codes == place
-        part = None if weights is None else weights[rows]
-        of_stratum = unfairness(predictions[rows], groups[rows], atoms, sample_weight=part, **options)
-        found |= {(label, group): value for group, value in of_stratum.items()}
+    for _, rows, part in members.within(strata).parts():
+        cells: dict[Any, float] = _distances(predictions.part(rows), part, metric, pairwise)
+        if pairwise:
+            cells = {(stratum, (one, other)): each for ((stratum, one), (_, other)), each in cells.items()}
+        found |= cells
     return found
+
+
+def _distances(
+    predictions: Predictions, members: Membership, metric: Metric, pairwise: bool
+) -> dict[Hashable, float]:
+    """Distances by the labels of the groups, or of the pairs of them."""
+    distances = group_distances(predictions.masses(members), metric, pairwise)
+    return dict(zip(contrast_labels(members.labels, pairwise), distances.tolist(), strict=True))
 
 
 def ks_unfairness(
     pmf_or_values: ArrayLike,
-    sensitive_features: ArrayLike,
+    sensitive_features: Any,
     atoms: ArrayLike | None = None,
     *,
     sample_weight: ArrayLike | None = None,
@@ -116,7 +110,7 @@ def ks_unfairness(
 
 def tv_unfairness(
     pmf_or_values: ArrayLike,
-    sensitive_features: ArrayLike,
+    sensitive_features: Any,
     atoms: ArrayLike | None = None,
     *,
     sample_weight: ArrayLike | None = None,
@@ -142,7 +136,7 @@ def tv_unfairness(
 
 def w1_unfairness(
     pmf_or_values: ArrayLike,
-    sensitive_features: ArrayLike,
+    sensitive_features: Any,
     atoms: ArrayLike | None = None,
     *,
     sample_weight: ArrayLike | None = None,
@@ -169,8 +163,8 @@ def parity_score(
     y_true: ArrayLike,
     y_pred: ArrayLike,
     *,
-    sensitive_features: ArrayLike,
-    metric: str = "ks",
+    sensitive_features: Any,
+    metric: Metric = "ks",
     sample_weight: ArrayLike | None = None,
 ) -> float:
     """Minus the largest distance between a group and all rows: 0 is parity, and greater is better.
@@ -188,7 +182,7 @@ def parity_score(
 
 
 def distance_to(
-    reference: ArrayLike, metric: str = "ks", sample_weight: ArrayLike | None = None
+    reference: ArrayLike, metric: Metric = "ks", sample_weight: ArrayLike | None = None
 ) -> Callable[..., float]:
     """A metric `(y_true, y_pred, sample_weight=None)`: the distance of y_pred to the values `reference`.
 
@@ -202,11 +196,11 @@ def distance_to(
     0.5
     """
     check_metric(metric)
-    others = as_vector("reference", reference, np.size(reference))
+    others = as_vector("reference", reference)
     weights = as_weights(sample_weight, len(others))
 
     def distance(y_true: ArrayLike, y_pred: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        values = as_vector("y_pred", y_pred, np.size(y_pred))
+        values = as_vector("y_pred", y_pred)
         own = as_weights(sample_weight, len(values))
         codes = np.repeat([0, 1], [len(values), len(others)])
         both = np.concatenate([_or_ones(own, len(values)), _or_ones(weights, len(others))])
@@ -215,7 +209,7 @@ def distance_to(
         first, second = groups.distributions()
         return float(distances_between(metric, first, second, groups.points))
 
-    distance.__name__ = f"{metric}_distance"
+    distance.__name__ = f"{find_distance(metric).name}_distance"
     return distance
 
 
@@ -228,13 +222,13 @@ def contrast_labels(labels: tuple[Hashable, ...], pairwise: bool) -> tuple[Hasha
     )
 
 
-def check_metric(metric: str, predictions: Predictions | None = None) -> None:
+def check_metric(metric: Metric, predictions: Predictions | None = None) -> None:
     """Refuse an unknown metric, or one that needs the atoms it was not given."""
-    if metric not in METRICS:
-        raise ValueError(f"metric must be one of {', '.join(METRICS)}: got {metric!r}.")
-    if predictions is not None and predictions.points is None and metric in OUTCOME_UNITS:
+    distance = find_distance(metric)
+    if predictions is not None and predictions.points is None and distance.needs_points:
         raise ValueError(
-            f"{metric}_unfairness needs the atoms of a pmf: pass atoms=, the value of each of its columns."
+            f"{distance.name}_unfairness needs the atoms of a pmf: pass atoms=, the value of each of its "
+            "columns."
         )
 
 

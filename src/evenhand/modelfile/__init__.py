@@ -13,7 +13,8 @@
 True
 """
 
+from evenhand._utils.stored import Stored
 from evenhand.modelfile.errors import ModelFileError, UntrustedTypesError
-from evenhand.modelfile.modelfile import FORMAT_VERSION, load, save
+from evenhand.modelfile.saving import FORMAT_VERSION, load, save
 
-__all__ = ["FORMAT_VERSION", "ModelFileError", "UntrustedTypesError", "load", "save"]
+__all__ = ["FORMAT_VERSION", "ModelFileError", "Stored", "UntrustedTypesError", "load", "save"]

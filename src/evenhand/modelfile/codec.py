@@ -1,4 +1,4 @@
-"""Values to JSON and back, from a closed list of types: what is not on it is refused, both ways.
+"""Values to JSON and back, for a fixed set of types: any other is refused, both ways.
 
 JSON's own null, true, false, text, lists, finite floats and integers up to 2^53 stand for themselves.
 Anything else is an object with one key, its kind: `{"tuple": [...]}`, `{"array": "arrays/0.npy"}`. The
@@ -7,8 +7,6 @@ as the same float, and those that JSON does not know are written as their bits.
 """
 
 import base64
-import dataclasses
-import inspect
 import math
 import struct
 from collections.abc import Callable, Mapping
@@ -19,8 +17,9 @@ from uuid import UUID
 
 import numpy as np
 
+from evenhand._utils.stored import Stored, stored_name
 from evenhand._utils.typing import AnyArray
-from evenhand.modelfile import registry, routing
+from evenhand.modelfile import classes, routing
 from evenhand.modelfile.arrays import (
     decode_bytes,
     decode_scalar,
@@ -59,14 +58,14 @@ class Encoder:
             return _CONTAINERS[kind](self, value, where, depth + 1)
         if isinstance(value, np.generic):
             return self._scalar(value, where)
-        if registry.is_ours(value):
+        if classes.is_model(value):
             return self._model(value, where, depth + 1)
-        if kind in registry.OBJECTS.values():
+        if classes.is_object(kind):
             return self._object(value, where, depth + 1)
-        if kind in registry.SPLITTERS.values():
-            return self._splitter(value, where, depth + 1)
-        if kind in registry.ENUMS.values():
-            return {"enum": [kind.__name__, value.name]}
+        if kind in classes.SPLITTERS.values():
+            return {"splitter": {"class": kind.__name__, "params": self._params(value, where, depth + 1)}}
+        if isinstance(value, Enum) and isinstance(value, Stored):
+            return {"enum": [stored_name(kind), value.name]}
         if is_estimator(value):
             return self._estimator(value, where)
         raise _cannot_save(value, where)
@@ -109,23 +108,16 @@ class Encoder:
         return self._known[id(value)][0]
 
     def _object(self, value: Any, where: str, depth: int) -> Json:
-        fields = {
-            field.name: self.encode(getattr(value, field.name), f"{where}.{field.name}", depth)
-            for field in dataclasses.fields(value)
-        }
-        return {"object": {"class": type(value).__name__, "fields": fields}}
+        fields = self._params(value, where, depth)
+        _require_savable(value, where)
+        return {"object": {"class": stored_name(type(value)), "fields": fields}}
 
-    def _splitter(self, value: Any, where: str, depth: int) -> Json:
-        settings = {
-            name: self.encode(getattr(value, name), f"{where}.{name}", depth)
-            for name in _parameters(type(value))
-        }
-        return {"splitter": {"class": type(value).__name__, "params": settings}}
+    def _params(self, value: Any, where: str, depth: int) -> Json:
+        names = classes.parameters(type(value))
+        return {name: self.encode(getattr(value, name), f"{where}.{name}", depth) for name in names}
 
     def _model(self, value: Any, where: str, depth: int) -> Json:
-        fault = registry.find_fault(value)
-        if fault is not None:
-            raise TypeError(f"{where} cannot be saved: {fault}.")
+        _require_savable(value, where)
         params = value.get_params(deep=False)
         fitted = {name: item for name, item in vars(value).items() if name not in params}
         requests = fitted.pop(routing.ATTRIBUTE, None)
@@ -143,7 +135,7 @@ class Encoder:
 
 
 class Decoder:
-    """Turns the JSON of a file back into values; it builds nothing that is not on the list."""
+    """Turns the JSON of a file back into values of the types that it may hold, and of no others."""
 
     def __init__(self, members: Mapping[str, bytes], estimators: Mapping[str, Any]) -> None:
         self._members = members
@@ -207,7 +199,7 @@ class Decoder:
     def _enum(self, tree: Json, where: str, depth: int) -> Enum:
         if not isinstance(tree, list) or len(tree) != 2 or not all(isinstance(part, str) for part in tree):
             raise ModelFileError(f"{where} is not a member of an enumeration.")
-        cls = _listed(registry.ENUMS, tree[0], where)
+        cls = _find_class("enum", tree[0], where)
         if tree[1] not in cls.__members__:
             raise ModelFileError(f"{where}: {tree[0]} has no {_shown(tree[1])}.")
         member: Enum = cls.__members__[tree[1]]
@@ -215,15 +207,11 @@ class Decoder:
 
     def _object(self, tree: Json, where: str, depth: int) -> Any:
         name, stored = _parts(tree, ("class", "fields"), where)
-        cls = _listed(registry.OBJECTS, name, where)
-        _check_names(stored, [field.name for field in dataclasses.fields(cls)], f"{where} ({name})")
-        return self._build(cls, self._values(stored, where, depth), where)
+        return self._with_params(_find_class("object", name, where), stored, where, depth)
 
     def _splitter(self, tree: Json, where: str, depth: int) -> Any:
         name, stored = _parts(tree, ("class", "params"), where)
-        cls = _listed(registry.SPLITTERS, name, where)
-        _check_names(stored, _parameters(cls), f"{where} ({name})")
-        return self._build(cls, self._values(stored, where, depth), where)
+        return self._with_params(_find_class("splitter", name, where), stored, where, depth)
 
     def _model(self, tree: Json, where: str, depth: int) -> Any:
         requests = None
@@ -231,13 +219,10 @@ class Decoder:
             tree = dict(tree)
             requests = tree.pop("requests")
         name, params, fitted = _parts(tree, ("class", "params", "fitted"), where)
-        cls = _listed(registry.MODELS, name, where)
-        _check_names(params, _parameters(cls), f"{where} ({name})")
+        cls = _find_class("model", name, where)
         if not isinstance(fitted, dict) or not all(_is_fitted_name(attribute, cls) for attribute in fitted):
             raise ModelFileError(f"{where} ({name}) has attributes that no fit leaves.")
-        model = self._build(cls, self._values(params, where, depth), where, check=False)
-        vars(model).update(self._values(fitted, where, depth))
-        _require_sound(model, where)
+        model = self._with_params(cls, params, where, depth, self._values(fitted, where, depth))
         if requests is not None:
             routing.restore_requests(model, requests, where)
         return model
@@ -250,13 +235,22 @@ class Decoder:
     def _values(self, stored: Mapping[str, Json], where: str, depth: int) -> dict[str, Any]:
         return {name: self.decode(item, f"{where}.{name}", depth) for name, item in stored.items()}
 
-    def _build(self, cls: type, values: dict[str, Any], where: str, *, check: bool = True) -> Any:
+    def _with_params(
+        self, cls: type, stored: Json, where: str, depth: int, fitted: Mapping[str, Any] | None = None
+    ) -> Any:
+        """An object with these parameters, and fitted attributes if it has any, that is without a fault."""
+        what = f"{where} ({stored_name(cls)})"
+        _check_names(stored, classes.parameters(cls), what)
+        values = self._values(stored, where, depth)
         try:
             built = cls(**values)
-        except (TypeError, ValueError) as error:  # its own checks
-            raise ModelFileError(f"{where} ({cls.__name__}) cannot be: {error}") from error
-        if check:
-            _require_sound(built, where)
+        except Exception as error:  # the checks of any constructor
+            raise ModelFileError(f"{what} cannot be: {error}") from error
+        if fitted:
+            vars(built).update(fitted)
+        fault = classes.fault_of(built)
+        if fault is not None:
+            raise ModelFileError(f"{what} is not a model's: {fault}.")
         return built
 
 
@@ -331,15 +325,16 @@ def _cannot_save(value: object, where: str) -> TypeError:
             f"{where} is a {type(value).__name__}, whose state does not go into a model file. Set an integer "
             "instead, with set_params: the draws of a fitted model stay as they are, their key is saved."
         )
+    name = f"{type(value).__module__}.{type(value).__qualname__}"
+    if isinstance(value, Stored):
+        return TypeError(
+            f"{where} is a {name}, which cannot be saved, since it is not a dataclass: decorate it with "
+            "@dataclass(frozen=True), and its fields say what there is to save."
+        )
     return TypeError(
-        f"{where} is a {type(value).__module__}.{type(value).__qualname__}, which cannot be saved. A model "
-        "file takes plain Python and NumPy values, scikit-learn estimators and evenhand's own classes."
+        f"{where} is a {name}, which cannot be saved. A model file takes plain Python and NumPy values, "
+        "scikit-learn estimators, evenhand's own classes, and dataclasses of yours that extend them."
     )
-
-
-def _parameters(cls: type) -> list[str]:
-    """Names of the constructor's parameters."""
-    return list(inspect.signature(cls).parameters)
 
 
 def _is_fitted_name(name: str, cls: type) -> bool:
@@ -347,10 +342,14 @@ def _is_fitted_name(name: str, cls: type) -> bool:
     return name.isidentifier() and name.endswith("_") and not name.startswith("_") and not hasattr(cls, name)
 
 
-def _listed(classes: Mapping[str, Any], name: Json, where: str) -> Any:
-    if not isinstance(name, str) or name not in classes:
-        raise ModelFileError(f"{where} names {_shown(name)}, which is not a class of a model file.")
-    return classes[name]
+def _find_class(kind: str, name: Json, where: str) -> Any:
+    cls = classes.find_class(kind, name) if isinstance(name, str) else None
+    if cls is None:
+        raise ModelFileError(
+            f"{where} names {_shown(name)}, which is not a class of a model file, or not one yet: if it is "
+            "of your own, import the module that defines it first."
+        )
+    return cls
 
 
 def _parts(tree: Json, names: tuple[str, ...], where: str) -> list[Json]:
@@ -368,10 +367,10 @@ def _check_names(stored: Json, names: list[str], where: str) -> None:
         raise ModelFileError(f"{where} lacks the fields {_shown(missing)}.")
 
 
-def _require_sound(value: object, where: str) -> None:
-    fault = registry.find_fault(value)
+def _require_savable(value: object, where: str) -> None:
+    fault = classes.fault_of(value)
     if fault is not None:
-        raise ModelFileError(f"{where} ({type(value).__name__}) is not a model's: {fault}.")
+        raise TypeError(f"{where} cannot be saved: {fault}.")
 
 
 def _shown(value: object) -> str:

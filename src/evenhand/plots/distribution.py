@@ -8,8 +8,9 @@ import numpy as np
 
 from evenhand._utils.frames import make_frame
 from evenhand._utils.typing import AnyArray, FloatArray
-from evenhand.metrics import GroupMasses, Membership
-from evenhand.plots.rows import Blocks, members_of, model_blocks, pmf_of, values_of
+from evenhand.metrics import GroupMasses
+from evenhand.metrics._inputs import as_vector
+from evenhand.plots.rows import PolicyModel, members_of, model_blocks, pmf_of
 from evenhand.plots.style import (
     EMPHASIS,
     GREY,
@@ -34,7 +35,7 @@ RIDGE = 0.82  # height of the highest density, in the distance between two group
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stage:
+class Spread:
     """How one set of predictions is spread over the groups; the last row of a table is all rows."""
 
     name: str
@@ -46,7 +47,7 @@ class Stage:
     gap_at: FloatArray  # where it is reached first, (n_groups,)
 
     @classmethod
-    def from_masses(cls, name: str, masses: FloatArray, points: FloatArray, edges: FloatArray) -> "Stage":
+    def from_masses(cls, name: str, masses: FloatArray, points: FloatArray, edges: FloatArray) -> "Spread":
         """The stage in which each group has some mass at each point, (n_groups, n_points)."""
         every = np.vstack([masses, masses.sum(axis=0)])
         cdf = np.cumsum(every / every.sum(axis=1, keepdims=True), axis=1)
@@ -75,7 +76,7 @@ class DistributionDisplay(Display):
     Parameters
     ----------
     groups : tuple of labels
-    stages : tuple of Stage
+    stages : tuple of Spread
         In the order in which they are drawn, usually before and after.
     value_name : str
         What is predicted, with its unit.
@@ -94,7 +95,7 @@ class DistributionDisplay(Display):
     """
 
     groups: tuple[Hashable, ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[Spread, ...]
     value_name: str = "Prediction"
 
     @classmethod
@@ -117,8 +118,9 @@ class DistributionDisplay(Display):
         before : array of shape (n_rows,)
         after : array of shape (n_rows,) or (n_rows, n_atoms), or None
             Values, or the probability of each atom; None to look at `before` alone.
-        sensitive_features : array of shape (n_rows,) or (n_rows, n_groups)
-            Labels, or the probability of each group where the label is not known.
+        sensitive_features : array or data frame of shape (n_rows,) or (n_rows, n_columns)
+            Labels, in one column or several; or the probability of each group where the label is not known,
+            columns of numbers that sum to one.
         atoms : array of shape (n_atoms,), optional
             Value of each column of a pmf.
         sample_weight : array of shape (n_rows,), optional
@@ -129,20 +131,20 @@ class DistributionDisplay(Display):
         value_name : str
             Label of the horizontal axis, with the unit.
         """
-        values = values_of(before, "before")
+        values = as_vector("before", before)
         members = members_of(sensitive_features, len(values), sample_weight)
         tables = [GroupMasses.of_values(values, members)]
         if after is not None and np.ndim(after) == 2:
             blocks, grid = pmf_of(after, "after", len(values), atoms)
-            tables.append(_masses(blocks, members, grid))
+            tables.append(GroupMasses.of_blocks(blocks, members, grid))
         elif after is not None:
-            tables.append(GroupMasses.of_values(values_of(after, "after", len(values)), members))
+            tables.append(GroupMasses.of_values(as_vector("after", after, len(values)), members))
         return cls._from_tables(tables, n_bins, names, value_name)
 
     @classmethod
     def from_model(
         cls,
-        model: Any,
+        model: PolicyModel,
         scores: Any,
         group_proba: Any,
         sensitive_features: Any = None,
@@ -160,15 +162,15 @@ class DistributionDisplay(Display):
         model : ParityPostprocessor
         scores : array of shape (n_rows,)
         group_proba : array of shape (n_rows, n_groups)
-        sensitive_features : array of shape (n_rows,), optional
-            Without it a row counts in each group by `group_proba`.
+        sensitive_features : array or data frame, optional
+            As in `from_predictions`. Without it a row counts in each group by `group_proba`.
         sample_weight, n_bins, value_name
             As in `from_predictions`.
         """
-        values = values_of(scores, "scores")
-        known = group_proba if sensitive_features is None else sensitive_features
-        members = members_of(known, len(values), sample_weight)
-        after = _masses(model_blocks(model, values, group_proba), members, model.atoms_)
+        values = as_vector("scores", scores)
+        members = members_of(sensitive_features, len(values), sample_weight, group_proba)
+        blocks = model_blocks(model, values, group_proba)
+        after = GroupMasses.of_blocks(blocks, members, model.atoms_)
         tables = [GroupMasses.of_values(values, members), after]
         return cls._from_tables(tables, n_bins, ("Before", "After"), value_name)
 
@@ -181,7 +183,7 @@ class DistributionDisplay(Display):
         ranges = np.array([_range(table) for table in tables])
         edges = np.linspace(ranges[:, 0].min(), ranges[:, 1].max(), n_bins + 1)
         stages = [
-            Stage.from_masses(name, table.masses, _points(table), edges)
+            Spread.from_masses(name, table.masses, _points(table), edges)
             for name, table in zip(names, tables, strict=False)
         ]
         return cls(tables[0].labels, tuple(stages), value_name)
@@ -240,7 +242,7 @@ class DistributionDisplay(Display):
     def _names(self) -> list[str]:
         return [name_of(group, 10_000) for group in self.groups]
 
-    def _panel(self, ax: Any, kind: str, stage: Stage, *, titled: bool = True, first: bool = True) -> None:
+    def _panel(self, ax: Any, kind: str, stage: Spread, *, titled: bool = True, first: bool = True) -> None:
         tidy(ax, grid=kind == "cdf")
         if kind == "density":
             self._draw_densities(ax, stage, first)
@@ -253,7 +255,7 @@ class DistributionDisplay(Display):
             whose = f" ({name})" if len(name) <= SHORT else ""  # else the bold line tells
             headline(ax, f"{stage.name}: the largest gap is {stage.gap[stage.worst]:.2g}{whose}")
 
-    def _draw_densities(self, ax: Any, stage: Stage, first: bool) -> None:
+    def _draw_densities(self, ax: Any, stage: Spread, first: bool) -> None:
         """A ridge for each group, the outline of all rows over it."""
         highest = max(one.density.max() for one in self.stages)
         n_groups = len(self.groups)
@@ -280,7 +282,7 @@ class DistributionDisplay(Display):
             note = {"ha": "left", "va": "top", "fontsize": 7, "color": GREY, "transform": ax.transAxes}
             ax.text(0.0, 1.0, "densities; dashed: all rows", **note)
 
-    def _draw_curves(self, ax: Any, stage: Stage, first: bool) -> None:
+    def _draw_curves(self, ax: Any, stage: Spread, first: bool) -> None:
         """The distributions, the farthest group in bold, and a bar where it is farthest from all rows."""
         ax.step(stage.points, stage.cdf[-1], where="post", color=PALE, linewidth=4.5, label="all rows")
         named = named_places(stage.gap)
@@ -310,7 +312,7 @@ def _emptier_side(density: FloatArray) -> float:
     return 0.0 if density[:quarter].max() < density[-quarter:].max() else 1.0
 
 
-def _draw_gap(ax: Any, stage: Stage) -> None:
+def _draw_gap(ax: Any, stage: Spread) -> None:
     """A bar between the farthest group and all rows, with its length."""
     at, worst = stage.gap_at[stage.worst], stage.worst
     here = int(np.searchsorted(stage.points, at))
@@ -329,13 +331,6 @@ def _draw_gap(ax: Any, stage: Stage) -> None:
         bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.8},
         zorder=7,
     )
-
-
-def _masses(blocks: Blocks, members: Membership, atoms: FloatArray) -> GroupMasses:
-    masses = np.zeros((len(members.labels), len(atoms)))
-    for rows, pmf in blocks:
-        masses += members.of_rows(rows) @ pmf
-    return GroupMasses(members.labels, masses, atoms)
 
 
 def _points(table: GroupMasses) -> FloatArray:
@@ -373,7 +368,7 @@ def _shown(points: FloatArray, all_rows: FloatArray, needed: AnyArray) -> AnyArr
     return np.unique(np.minimum(places, len(points) - 1))
 
 
-def _columns(stage: Stage, groups: list[str], of: str) -> dict[str, AnyArray]:
+def _columns(stage: Spread, groups: list[str], of: str) -> dict[str, AnyArray]:
     if of == "gaps":
         columns = {"group": np.array(groups), "gap": stage.gap, "gap_at": stage.gap_at}
     else:

@@ -9,7 +9,8 @@ import numpy as np
 from evenhand._utils.frames import make_frame
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.metrics import Membership
-from evenhand.plots.rows import Blocks, members_of, model_blocks, pmf_of, values_of
+from evenhand.metrics._inputs import Blocks, as_vector
+from evenhand.plots.rows import PolicyModel, members_of, model_blocks, pmf_of
 from evenhand.plots.style import (
     GREY,
     INK,
@@ -95,8 +96,9 @@ class MovementDisplay(Display):
         old : array of shape (n_rows,)
         new : array of shape (n_rows,) or (n_rows, n_atoms)
             Values, such as means or draws, or the probability of each atom: as if all were drawn.
-        sensitive_features : array of shape (n_rows,) or (n_rows, n_groups)
-            Labels, or the probability of each group where the label is not known.
+        sensitive_features : array or data frame of shape (n_rows,) or (n_rows, n_columns)
+            Labels, in one column or several; or the probability of each group where the label is not known,
+            columns of numbers that sum to one.
         atoms : array of shape (n_atoms,), optional
             Value of each column of a pmf.
         sample_weight : array of shape (n_rows,), optional
@@ -105,19 +107,19 @@ class MovementDisplay(Display):
         value_name : str
             Stands after "Old" and "New" beside the axes.
         """
-        values = values_of(old, "old")
+        values = as_vector("old", old)
         members = members_of(sensitive_features, len(values), sample_weight)
         bins = _Bins.of(values, members, n_bins)
         if np.ndim(new) == 2:
             moves = bins.moves_of_blocks(*pmf_of(new, "new", len(values), atoms))
         else:
-            moves = bins.moves_of_values(values_of(new, "new", len(values)))
+            moves = bins.moves_of_values(as_vector("new", new, len(values)))
         return cls(members.labels, moves, value_name)
 
     @classmethod
     def from_model(
         cls,
-        model: Any,
+        model: PolicyModel,
         scores: Any,
         group_proba: Any,
         sensitive_features: Any = None,
@@ -133,14 +135,13 @@ class MovementDisplay(Display):
         model : ParityPostprocessor
         scores : array of shape (n_rows,)
         group_proba : array of shape (n_rows, n_groups)
-        sensitive_features : array of shape (n_rows,), optional
-            Without it a row counts in each group by `group_proba`.
+        sensitive_features : array or data frame, optional
+            As in `from_predictions`. Without it a row counts in each group by `group_proba`.
         sample_weight, n_bins, value_name
             As in `from_predictions`.
         """
-        values = values_of(scores, "scores")
-        known = group_proba if sensitive_features is None else sensitive_features
-        members = members_of(known, len(values), sample_weight)
+        values = as_vector("scores", scores)
+        members = members_of(sensitive_features, len(values), sample_weight, group_proba)
         bins = _Bins.of(values, members, n_bins)
         moves = bins.moves_of_blocks(model_blocks(model, values, group_proba), model.atoms_)
         return cls(members.labels, moves, value_name)

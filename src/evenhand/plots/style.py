@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from evenhand._utils.labels import label_text
 from evenhand._utils.optional import import_optional
 from evenhand._utils.typing import AnyArray
 
@@ -127,7 +128,7 @@ def name_of(label: Hashable, width: int = 20) -> str:
     >>> name_of("Native Hawaiian or other Pacific Islander")
     'Native Hawaiian or\u2026'
     """
-    text = ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+    text = label_text(label)
     return text if len(text) <= width else text[: width - 1].rstrip() + "\N{HORIZONTAL ELLIPSIS}"
 
 

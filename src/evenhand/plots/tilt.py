@@ -11,6 +11,7 @@ from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import as_floats, check_prior
 from evenhand.dual.imbalance import stratum_sums
 from evenhand.metrics._inputs import as_atoms
+from evenhand.plots.rows import PolicyModel
 from evenhand.plots.style import Display, headline, name_of, signed, subplots
 
 COLOUR_MAP = "cividis"  # lightness alone tells its order: for colour blindness and grey print alike
@@ -96,15 +97,15 @@ class TiltDisplay(Display):
     @classmethod
     def from_model(cls, model: Any, *, value_name: str = "Prediction") -> "TiltDisplay":
         """Display of a fitted `ParityPostprocessor`, or of a model that has one as `postprocessor_`."""
-        step = getattr(model, "postprocessor_", model)
-        groups = model.groups_.tolist()
+        step: PolicyModel = getattr(model, "postprocessor_", model)
+        policy, groups = step.policy_, step.groups_.tolist()
         return cls.from_tilt(
-            step.atoms_,
-            step.tilt_,
-            step.group_prior_,
+            policy.grid.atoms,
+            policy.tilt,
+            policy.group_prior,
             groups,
             value_name=value_name,
-            strata=step.policy_.strata,
+            strata=policy.strata,
         )
 
     @property

@@ -59,7 +59,7 @@ def _asked(facts: Facts) -> list[str]:
         words.reached_sentence(facts),
         words.cost_sentence(facts),
         words.unjudged_sentence(facts),
-        words.NOTIONS[facts.asked.parity].meaning,
+        facts.asked.meaning,
     ]
     return [escape(sentence) for sentence in sentences if sentence]
 
@@ -88,7 +88,9 @@ def _bounds(facts: Facts) -> list[str]:
         *([number(value) for value in found[name]] for name in ("lower", "estimate", "upper")),
         strict=True,
     )
-    return [_table(("Group", "At least", "These rows show", "At most"), rows)]
+    other = found["metric"] != facts.asked.metric and found["epsilon"] is None
+    about = [escape(words.bounded_sentence(found["metric"]))] if other else []
+    return [*about, _table(("Group", "At least", "These rows show", "At most"), rows)]
 
 
 def _data(facts: Facts) -> str:

@@ -10,8 +10,8 @@ import numpy as np
 
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import is_missing
+from evenhand.metrics import ScoredRows
 from evenhand.reporting.facts import Data, Feature
-from evenhand.reporting.measure import ReportRows
 from evenhand.reporting.words import number, percent
 
 MOST_FEATURES = 200  # described one by one
@@ -19,13 +19,13 @@ MOST_VALUES = 3  # of a column of text, named
 FEWEST_NAMED = 10  # rows with a value that is named: a rarer one may tell who somebody is
 
 
-def summarise(X: Any, rows: ReportRows, classes: Any = None) -> Data:
+def summarise(X: Any, rows: ScoredRows, classes: Any = None) -> Data:
     """The rows in a few words and numbers."""
     features, n_features = ((), 0) if isinstance(X, tuple) else _features(X)
     return Data(
         n_rows=len(rows.scores),
         n_features=n_features,
-        weighted=rows.has_weights,
+        weighted=rows.members.has_weights,
         features=tuple(features),
         outcome="" if rows.target is None else _values(rows.target, classes),
         scores=_values(rows.scores, classes),

@@ -17,6 +17,9 @@ class Asked:
 
     parity: str
     metric: str  # the distance that the notion bounds
+    gap: str  # what that distance is called, after "largest"
+    asks: str  # what the notion asks for, a sentence
+    meaning: str  # what the gap of a group is, a sentence
     epsilon: tuple[float, ...]  # of each group of the fit
     groups: tuple[str, ...]  # of the fit
     aware: bool  # the group is looked at when predicting
@@ -39,7 +42,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stage:
+class Effects:
     """What one set of predictions does: before, or at one tolerance."""
 
     epsilon: float | None  # None before
@@ -107,8 +110,8 @@ class Facts:
     groups: tuple[Group, ...]
     charted: tuple[int, ...]  # places of the groups with curves, the farthest before first
     scale: Scale
-    before: Stage
-    tolerances: tuple[Stage, ...]  # by epsilon
+    before: Effects
+    tolerances: tuple[Effects, ...]  # by epsilon
     own: int  # place of the model's own among them
     path_note: str  # where the other tolerances come from, or why there are none
     held_out: Proof
@@ -119,7 +122,7 @@ class Facts:
     versions: dict[str, str]
 
     @property
-    def after(self) -> Stage:
+    def after(self) -> Effects:
         """The model as it is."""
         return self.tolerances[self.own]
 

@@ -12,28 +12,22 @@ import sklearn
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from evenhand._utils.labels import label_text
+from evenhand._utils.text import capital
 from evenhand._utils.typing import FloatArray, IntArray
-from evenhand._utils.validation import Rows
 from evenhand._utils.version import __version__
+from evenhand.dual.parity import ParityNotion, find_parity
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.frontier import Frontier
-from evenhand.evaluation.heldout import read_held_out
+from evenhand.evaluation.heldout import Model, read_held_out, step_of
+from evenhand.metrics import Measures, ScoredRows
+from evenhand.metrics.distances import Metric
 from evenhand.reporting.data import summarise
-from evenhand.reporting.facts import FEWEST_JUDGED, Asked, Facts, Group, Scale, Stage
-from evenhand.reporting.measure import (
-    METRIC_OF,
-    Measured,
-    ReportRows,
-    counts_errors,
-    measure_policy,
-    measure_scores,
-    own_cost,
-    sum_policy,
-)
+from evenhand.reporting.facts import FEWEST_JUDGED, Asked, Effects, Facts, Group, Scale
 from evenhand.reporting.proofs import prove_calibration, prove_held_out, prove_optimisation
 from evenhand.reporting.scales import make_scale, spread
 from evenhand.reporting.tolerances import Tolerance, own_epsilon, rows_to_solve, solve_again
-from evenhand.reporting.words import ERROR_RATE, label_text, number, plain_text, within_text
+from evenhand.reporting.words import number, plain_text, span, within_text
 
 PROPORTIONS = (
     " The slider tells the largest tolerance of a group; those of the others keep their proportions."
@@ -58,29 +52,29 @@ def gather(
     model, seen = _without_pipeline(model, X)
     known = {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
     rows = _read(model, seen, known)
-    postprocessor: ParityPostprocessor = getattr(model, "postprocessor_", model)
-    asked = _asked(model, postprocessor, rows)
-    before = measure_scores(rows, postprocessor.policy_, asked.metric)
-    own = _own(postprocessor, rows, asked.metric)
+    postprocessor = step_of(model)
+    notion = find_parity(postprocessor.parity)
+    before = rows.measure_scores(postprocessor.policy_, ["ks", notion])
+    own = _own(postprocessor, rows)
     if frontier is None:
-        others, note = _other_tolerances(postprocessor, rows, asked.metric, n_tolerances)
+        others, note = _other_tolerances(postprocessor, rows, n_tolerances)
     else:
-        others, note = _from_frontier(frontier, _read(frontier.models[0], seen, known), asked.metric, own)
+        others, note = _from_frontier(frontier, _read(frontier.models[0], seen, known), own)
     path = sorted([*others, own], key=lambda each: each.epsilon)
     groups = _groups(rows, postprocessor)
-    measured = [before, *(each.measured for each in path)]
-    charts = _Charts.of(groups, postprocessor.atoms_, measured, getattr(model, "classes_", None))
+    measures = [before, *(each.measures for each in path)]
+    charts = _Charts.of(groups, notion, measures, getattr(model, "classes_", None))
     return Facts(
         title=title or "Parity report",
         made=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         model=type(model).__name__,
-        asked=asked,
+        asked=_asked(model, postprocessor, rows, notion),
         groups=groups,
         charted=tuple(charts.charted.tolist()),
         scale=charts.scale,
-        before=charts.stage(before, epsilon=None, fitted=False, converged=True),
+        before=charts.effects(before, epsilon=None, fitted=False, converged=True),
         tolerances=tuple(
-            charts.stage(each.measured, epsilon=each.epsilon, fitted=each.fitted, converged=each.converged)
+            charts.effects(each.measures, epsilon=each.epsilon, fitted=each.fitted, converged=each.converged)
             for each in path
         ),
         own=path.index(own),
@@ -96,8 +90,9 @@ def gather(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Charts:
-    """What the stages of a report share: groups, axis, and which groups have curves."""
+    """What all sets of predictions of a report share: groups, axis, and which groups have curves."""
 
+    metric: Metric  # the distance that is asked for
     judged: Any  # whether a group has rows enough, (n_groups,)
     charted: IntArray  # places of the groups with curves
     strata: IntArray  # of each group, (n_groups,)
@@ -106,67 +101,74 @@ class _Charts:
 
     @classmethod
     def of(
-        cls, groups: tuple[Group, ...], atoms: FloatArray, measured: list[Measured], classes: Any
+        cls, groups: tuple[Group, ...], metric: Metric, measures: list[Measures], classes: Any
     ) -> "_Charts":
         """Strata with the farthest groups before come first, and groups with too few rows last."""
         judged = np.array([group.judged for group in groups])
         strata = np.array([group.stratum for group in groups])
-        gap = np.where(judged, measured[0].gap, -1.0)
+        gap = np.where(judged, measures[0].distances(metric), -1.0)
         farthest = np.array([gap[strata == stratum].max() for stratum in strata])
         # Those of the farthest group's stratum stay together: they are what it is compared with.
         charted = np.lexsort((-gap, strata, -farthest, ~judged))[:MOST_CHARTED]
-        curves = np.vstack([each.masses[judged] for each in measured])
-        return cls(judged, charted, strata, atoms, make_scale(atoms, curves, classes))
+        curves = np.vstack([each.spread.masses[judged] for each in measures])
+        atoms = measures[0].spread.points
+        assert atoms is not None
+        return cls(metric, judged, charted, strata, atoms, make_scale(atoms, curves, classes))
 
-    def stage(self, measured: Measured, **of: Any) -> Stage:
+    def effects(self, measures: Measures, **of: Any) -> Effects:
         """One set of predictions."""
-        gap = np.where(self.judged, measured.gap, -np.inf)
+        distances, ks = measures.distances(self.metric), measures.distances("ks")
+        masses = measures.spread.masses
+        gap = np.where(self.judged, distances, -np.inf)
         strata = range(int(self.strata.max()) + 1) if self.strata.any() else ()
-        together = [measured.masses[self.strata == stratum].sum(axis=0) for stratum in strata]
-        curves = np.vstack([measured.masses[self.charted], *together, measured.everybody])
-        return Stage(
-            risk=measured.risk,
+        together = [masses[self.strata == stratum].sum(axis=0) for stratum in strata]
+        curves = np.vstack([masses[self.charted], *together, measures.everybody])
+        return Effects(
+            risk=measures.risk,
             largest_gap=float(gap.max()),
             farthest=int(gap.argmax()),
-            largest_ks=float(measured.ks[self.judged].max()),
-            gap=measured.gap,
-            ks=measured.ks,
-            mean=measured.mean,
-            group_risk=measured.group_risk,
+            largest_ks=float(ks[self.judged].max()),
+            gap=distances,
+            ks=ks,
+            mean=measures.means,
+            group_risk=measures.group_risk,
             shares=spread(curves, self.atoms, self.scale),
             **of,
         )
 
 
-def _asked(model: Any, postprocessor: ParityPostprocessor, rows: ReportRows) -> Asked:
+def _asked(model: Model, postprocessor: ParityPostprocessor, rows: ScoredRows, notion: ParityNotion) -> Asked:
+    epsilon, within = tuple(postprocessor.epsilon_.tolist()), rows.members.strata is not None
     return Asked(
-        parity=postprocessor.parity,
-        metric=METRIC_OF[postprocessor.parity],
-        epsilon=tuple(postprocessor.epsilon_.tolist()),
-        groups=tuple(label_text(label, within=rows.within) for label in postprocessor.groups_.tolist()),
+        parity=notion.name,
+        metric=notion.metric,
+        gap=notion.gap_name,
+        asks=notion.asks.replace("{epsilon}", span(epsilon)),
+        meaning=notion.meaning,
+        epsilon=epsilon,
+        groups=tuple(label_text(label, within=within) for label in postprocessor.groups_.tolist()),
         aware=bool(getattr(model, "aware", False)),
         has_target=rows.target is not None,
         error=_error_name(postprocessor, rows),
         classes=hasattr(model, "classes_"),
-        within=within_text(model) if rows.within else "",
+        within=within_text(model) if within else "",
     )
 
 
-def _own(postprocessor: ParityPostprocessor, rows: ReportRows, metric: str) -> Tolerance:
+def _own(postprocessor: ParityPostprocessor, rows: ScoredRows) -> Tolerance:
     """The model as it is."""
-    sums = sum_policy(rows, postprocessor.policy_)
     return Tolerance(
         own_epsilon(postprocessor),
-        measure_policy(rows, sums, postprocessor.atoms_, metric),
+        rows.measure(postprocessor.policy_),
         fitted=True,
         converged=postprocessor.result_.status.success,
     )
 
 
-def _without_pipeline(model: Any, X: Any) -> tuple[Any, Any]:
+def _without_pipeline(model: Any, X: Any) -> tuple[Model, Any]:
     """The parity model itself, and the rows as it sees them."""
     last = model[-1] if isinstance(model, Pipeline) else model
-    if not hasattr(last, "_frontier_rows"):
+    if not isinstance(last, Model):
         raise TypeError(
             "report needs a fitted ParityRegressor, ParityClassifier or ParityPostprocessor, or a pipeline "
             f"that ends with one: got {type(last).__name__}."
@@ -174,32 +176,27 @@ def _without_pipeline(model: Any, X: Any) -> tuple[Any, Any]:
     return last, X if last is model or len(model) == 1 else model[:-1].transform(X)
 
 
-def _read(model: Any, X: Any, known: dict[str, Any]) -> ReportRows:
-    check_is_fitted(model, "postprocessor_" if hasattr(model, "estimator") else "policy_")
+def _read(model: Model, X: Any, known: dict[str, Any]) -> ScoredRows:
+    check_is_fitted(model, "policy_" if isinstance(model, ParityPostprocessor) else "postprocessor_")
     if known["sensitive_features"] is None:
-        raise ValueError("A report needs the group of each row: pass sensitive_features.")
+        raise ValueError("sensitive_features is missing: pass the group of each row.")
     if isinstance(model, ParityPostprocessor):
         if not isinstance(X, tuple) or len(X) != 2:
             raise ValueError("For a ParityPostprocessor, X is the pair (scores, group_proba).")
         given = {"scores": X[0], "group_proba": X[1], **known}
     else:
         given = {"X": X, **known}
-    labels = tuple(model.groups_.tolist())
-    strata = getattr(model, "postprocessor_", model).policy_.strata
-    nothing = Rows(
-        np.empty(0), np.empty((0, len(labels))), labels, None, strata
-    )  # no row of the fit is needed
-    return ReportRows.of(read_held_out(given, model, nothing))
+    return read_held_out(given, model)
 
 
 def _other_tolerances(
-    postprocessor: ParityPostprocessor, rows: ReportRows, metric: str, n_tolerances: int | None
+    postprocessor: ParityPostprocessor, rows: ScoredRows, n_tolerances: int | None
 ) -> tuple[list[Tolerance], str]:
     """Other tolerances, and a sentence about where they come from."""
     if n_tolerances == 0:
         return [], "Other tolerances were not asked for."
     try:
-        found = solve_again(postprocessor, rows, metric, n_tolerances)
+        found = solve_again(postprocessor, rows, n_tolerances)
     except ValueError as error:
         return [], f"Other tolerances could not be tried on these rows: {error}"
     size = rows_to_solve(postprocessor, len(rows.scores))
@@ -211,68 +208,61 @@ def _other_tolerances(
     )
 
 
-def _from_frontier(
-    frontier: Frontier, rows: ReportRows, metric: str, own: Tolerance
-) -> tuple[list[Tolerance], str]:
+def _from_frontier(frontier: Frontier, rows: ScoredRows, own: Tolerance) -> tuple[list[Tolerance], str]:
     """The models of a path that the user has made."""
-    found = []
+    found, n_atoms = [], len(own.measures.everybody)
     for point in frontier.points:
         if point.epsilon == own.epsilon:
             continue
-        policy = getattr(point.model, "postprocessor_", point.model).policy_
-        atoms = policy.support.atoms
-        if len(atoms) != own.measured.masses.shape[1]:
+        policy = step_of(point.model).policy_
+        if len(policy.grid.atoms) != n_atoms:
             raise ValueError(
-                f"frontier predicts {len(atoms)} values and model {own.measured.masses.shape[1]}: make it "
-                "from the same settings and rows, or give both the same atoms."
+                f"frontier predicts {len(policy.grid.atoms)} values and model {n_atoms}: make it from the "
+                "same settings and rows, or give both the same atoms."
             )
-        measured = measure_policy(rows, sum_policy(rows, policy), atoms, metric)
-        found.append(Tolerance(point.epsilon, measured, False, point.status.success))
+        found.append(Tolerance(point.epsilon, rows.measure(policy), False, point.status.success))
     return found, "Each tolerance has a model of its own, fitted like this one and measured on these rows."
 
 
-def _error_name(postprocessor: ParityPostprocessor, rows: ReportRows) -> str:
-    if counts_errors(postprocessor.policy_):
-        return ERROR_RATE
-    if own_cost(postprocessor.policy_) is not None:
-        return "Expected cost"
-    return "Squared distance to the scores" if rows.target is None else "Mean squared error"
+def _error_name(postprocessor: ParityPostprocessor, rows: ScoredRows) -> str:
+    cost = postprocessor.policy_.cost
+    return capital(cost.score_risk_name if rows.target is None else cost.risk_name)
 
 
-def _epsilon_of(rows: ReportRows, postprocessor: ParityPostprocessor) -> FloatArray | None:
+def _epsilon_of(rows: ScoredRows, postprocessor: ParityPostprocessor) -> FloatArray | None:
     """Tolerance of each group of the rows; None where these are not the groups of the fit."""
     epsilon = postprocessor.epsilon_
     if (epsilon == epsilon[0]).all():
-        return np.full(rows.n_groups, epsilon[0])
+        return np.full(len(rows.members.labels), epsilon[0])
     known = dict(zip(postprocessor.groups_.tolist(), epsilon.tolist(), strict=True))
-    if not all(label in known for label in rows.labels):
+    if not all(label in known for label in rows.members.labels):
         return None
-    return np.array([known[label] for label in rows.labels])
+    return np.array([known[label] for label in rows.members.labels])
 
 
-def _groups(rows: ReportRows, postprocessor: ParityPostprocessor) -> tuple[Group, ...]:
-    epsilon = _epsilon_of(rows, postprocessor)
-    strata = np.zeros(rows.n_groups, np.int64)
-    if rows.strata is not None:
-        strata = np.unique(rows.strata, return_inverse=True)[1]
-    weight = rows.totals(np.ones(len(rows.scores)))
-    judged = rows.counts >= FEWEST_JUDGED
+def _groups(rows: ScoredRows, postprocessor: ParityPostprocessor) -> tuple[Group, ...]:
+    epsilon, members = _epsilon_of(rows, postprocessor), rows.members
+    strata = np.zeros(len(members.labels), np.int64)
+    if members.strata is not None:
+        strata = np.unique(members.strata, return_inverse=True)[1]
+    weight, counts = members.totals(), members.counts
+    judged = counts >= FEWEST_JUDGED
     if not judged.any():
         judged[:] = True
     return tuple(
         Group(
-            name=label_text(label, within=rows.within),
-            rows=int(rows.counts[place]),
-            share=float(weight[place] / rows.weights.sum()),
+            name=label_text(label, within=members.strata is not None),
+            rows=int(counts[place]),
+            share=float(weight[place] / weight[-1]),
             epsilon=None if epsilon is None else float(epsilon[place]),
             judged=bool(judged[place]),
             stratum=int(strata[place]),
         )
-        for place, label in enumerate(rows.labels)
+        for place, label in enumerate(members.labels)
     )
 
 
-def _settings(model: Any, postprocessor: ParityPostprocessor, rows: ReportRows) -> dict[str, str]:
+def _settings(model: Model, postprocessor: ParityPostprocessor, rows: ScoredRows) -> dict[str, str]:
     """Parameters as they were given, then what the fit made of them."""
     settings = {name: plain_text(value) for name, value in model.get_params(deep=False).items()}
     low, high = float(postprocessor.atoms_[0]), float(postprocessor.atoms_[-1])
@@ -280,7 +270,8 @@ def _settings(model: Any, postprocessor: ParityPostprocessor, rows: ReportRows) 
     if hasattr(model, "classes_"):
         values = ", ".join(map(str, model.classes_.tolist()))
     shares = zip(postprocessor.groups_.tolist(), postprocessor.group_prior_.tolist(), strict=True)
-    prior = ", ".join(f"{label_text(label, within=rows.within)}: {number(share)}" for label, share in shares)
+    within = rows.members.strata is not None
+    prior = ", ".join(f"{label_text(label, within=within)}: {number(share)}" for label, share in shares)
     return settings | {
         "values that can be predicted": values,
         "beta used": number(postprocessor.beta_, 6),
@@ -289,7 +280,7 @@ def _settings(model: Any, postprocessor: ParityPostprocessor, rows: ReportRows) 
         "fingerprint of the parity step": _fingerprint(
             postprocessor.atoms_, postprocessor.tilt_, postprocessor.group_prior_
         ),
-        "fingerprint of the rows": _fingerprint(rows.scores.round(6), rows.codes),
+        "fingerprint of the rows": _fingerprint(rows.scores.round(6), rows.members.codes),
     }
 
 

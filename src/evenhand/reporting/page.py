@@ -34,7 +34,6 @@ def render_page(facts: Facts) -> str:
         verdict=words.verdict(facts),
         fewest=FEWEST_JUDGED,
         panels=MOST_PANELS,
-        notion=words.NOTIONS[facts.asked.parity],
         data=jinja2.utils.markupsafe.Markup(to_script(plain)),
         style=jinja2.utils.markupsafe.Markup(style),
         script=jinja2.utils.markupsafe.Markup(script),

@@ -6,18 +6,20 @@ from typing import Any
 
 import numpy as np
 
+from evenhand._utils.labels import label_text
+from evenhand._utils.text import capital
 from evenhand._utils.typing import FloatArray
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
 from evenhand.certificates import HeldOutCertificate, certify_held_out
+from evenhand.dual.parity import find_parity
 from evenhand.estimators.postprocessor import ParityPostprocessor
+from evenhand.evaluation.heldout import Model, step_of
+from evenhand.metrics import DISTANCES, ScoredRows
 from evenhand.plots import CalibrationDisplay
 from evenhand.reporting.facts import Proof
-from evenhand.reporting.measure import METRIC_OF, ReportRows, counts_errors, own_cost
 from evenhand.reporting.words import (
-    ERROR_RATE,
     calibration_sentences,
     held_out_sentences,
-    label_text,
     optimisation_sentences,
 )
 
@@ -25,20 +27,21 @@ DELTA = 0.05  # the probability with which the held-out certificate may be wrong
 MOST_DIAGNOSED = 20_000  # rows behind the calibration: its noise floors are simulated
 
 
-def prove_held_out(postprocessor: ParityPostprocessor, rows: ReportRows, epsilon: FloatArray | None) -> Proof:
+def prove_held_out(postprocessor: ParityPostprocessor, rows: ScoredRows, epsilon: FloatArray | None) -> Proof:
     """Bounds on every group's distance in the population, in each stratum with its share of the chance."""
-    if rows.has_weights:
+    members = rows.members
+    if members.has_weights:
         return Proof(("There is no certificate for rows that count unequally.",), None)
-    parts = [part for part in rows.in_strata() if len(part[0]) > 1]
+    parts = [part for part in members.parts() if len(part[0]) > 1]
     if not parts:
         return Proof(("There is no certificate for rows of one group only.",), None)
     metric, judged = _certified(postprocessor)
     found, order = [], np.concatenate([groups for groups, _, _ in parts])
-    for groups, inside, codes in parts:
+    for groups, inside, part in parts:
         found.append(
             certify_held_out(
                 postprocessor,
-                codes,
+                part.codes,
                 X=(rows.scores[inside], rows.group_proba[inside]),
                 epsilon=epsilon[groups] if judged and epsilon is not None else None,
                 delta=DELTA / len(parts),
@@ -46,7 +49,7 @@ def prove_held_out(postprocessor: ParityPostprocessor, rows: ReportRows, epsilon
             )
         )
     certificate = _joined(found)
-    names = [label_text(rows.labels[group], within=rows.within) for group in order]
+    names = [label_text(members.labels[group], within=members.strata is not None) for group in order]
     numbers = certificate.to_dict() | {"groups": names}
     del numbers["verdicts"]  # they would name the groups by their places
     return Proof(held_out_sentences(certificate, names), numbers)
@@ -54,13 +57,13 @@ def prove_held_out(postprocessor: ParityPostprocessor, rows: ReportRows, epsilon
 
 def _certified(postprocessor: ParityPostprocessor) -> tuple[str, bool]:
     """The distance to bound, and whether it is the one that was asked for."""
-    if len(postprocessor.atoms_) == 2 and postprocessor.parity != "mean":
-        return "ks", postprocessor.parity in ("cdf", "pmf", "tv")  # one number, by whatever name
-    asked = METRIC_OF[postprocessor.parity]
-    if asked in ("ks", "tv", "w1"):
+    asked = find_parity(postprocessor.parity).metric
+    if len(postprocessor.atoms_) == 2 and asked != "mean":
+        return "ks", asked in ("ks", "sup", "tv")  # one number, by whatever name
+    if asked in DISTANCES:
         return asked, True
     # Of classes without an order, total variation bounds the gap of each.
-    return ("tv" if own_cost(postprocessor.policy_) is not None else "ks"), False
+    return ("ks" if postprocessor.policy_.cost.scores_are_means else "tv"), False
 
 
 def _joined(parts: Sequence[HeldOutCertificate]) -> HeldOutCertificate:
@@ -77,20 +80,21 @@ def _joined(parts: Sequence[HeldOutCertificate]) -> HeldOutCertificate:
     return replace(first, groups=groups, epsilon=epsilon, delta=sum(part.delta for part in parts), **together)
 
 
-def prove_optimisation(model: Any, rows: ReportRows) -> Proof:
+def prove_optimisation(model: Model, rows: ScoredRows) -> Proof:
     """What the solver proves about the rows of the fit."""
     certificate = model.certificate_
     numbers = certificate.to_dict()
-    numbers["groups"] = [label_text(group, within=rows.within) for group in certificate.groups]
+    within = rows.members.strata is not None
+    numbers["groups"] = [label_text(group, within=within) for group in certificate.groups]
     del numbers["calibration"]  # has a section of its own
-    policy = getattr(model, "postprocessor_", model).policy_
-    error = "The mean squared distance to the scores"
-    if own_cost(policy) is not None:
-        error = f"{ERROR_RATE if counts_errors(policy) else 'Expected cost'}, by the scores,"
+    cost = step_of(model).policy_.cost
+    error = f"The mean {cost.score_risk_name}"
+    if cost.score_risk_name == cost.risk_name:
+        error = f"{capital(cost.risk_name)}, by the scores,"
     return Proof(optimisation_sentences(certificate, error), numbers)
 
 
-def prove_calibration(model: Any, postprocessor: ParityPostprocessor, rows: ReportRows) -> Proof:
+def prove_calibration(model: Model, postprocessor: ParityPostprocessor, rows: ScoredRows) -> Proof:
     """Group probabilities against the known groups, on the report's rows or else on those of the fit."""
     if getattr(model, "aware", False):
         return Proof(
@@ -112,32 +116,33 @@ def prove_calibration(model: Any, postprocessor: ParityPostprocessor, rows: Repo
             ),
             None,
         )
-    notion = getattr(model, "notion_", None)  # whose models may tell outcomes apart, too
+    notion = getattr(model, "cells_", None)  # whose models may tell outcomes apart, too
     joint = notion is not None and notion.joint
     names = [label_text(group, within=joint) for group in diagnosis.groups]
     sentences = calibration_sentences(diagnosis, names, where, getattr(model, "calibration", None))
     return Proof(sentences, _calibration_numbers(diagnosis, names))
 
 
-def _diagnose(postprocessor: ParityPostprocessor, rows: ReportRows) -> CalibrationDiagnosis | None:
+def _diagnose(postprocessor: ParityPostprocessor, rows: ScoredRows) -> CalibrationDiagnosis | None:
     """Diagnosis on the report's rows; None where they lack a group of the fit, or call it something else."""
-    known = postprocessor.groups_.tolist()
-    if rows.within:  # columns are of groups in strata, and need not sum to one
+    known, members = postprocessor.groups_.tolist(), rows.members
+    if members.strata is not None:  # columns are of groups in strata, and need not sum to one
         return None
     if len(rows.scores) > MOST_DIAGNOSED:
         some = np.random.default_rng(0).choice(len(rows.scores), MOST_DIAGNOSED, replace=False)
-        rows = rows.some(np.sort(some))
-    if set(rows.labels) != set(known) or not rows.counts.all():
+        rows = rows.take(np.sort(some))
+        members = rows.members
+    if set(members.labels) != set(known) or not members.counts.all():
         return None
-    places = np.array([known.index(label) for label in rows.labels])
+    places = np.array([known.index(label) for label in members.labels])
     return diagnose_calibration(
         rows.group_proba,
-        places[rows.codes],
+        places[members.codes],
         known,
         postprocessor.group_prior_,
         # Of class probabilities the first tells enough of the row: they only choose bins.
         scores=rows.scores if rows.scores.ndim == 1 else rows.scores[:, 0],
-        sample_weight=rows.weights if rows.has_weights else None,
+        sample_weight=members.weights if members.has_weights else None,
     )
 
 

@@ -11,9 +11,9 @@ from evenhand._utils.progress import report_progress
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.frontier import frontier
-from evenhand.evaluation.paths import NO_LIMIT, FrontierPoint, default_epsilons, fit_at_rest
+from evenhand.evaluation.paths import NO_LIMIT, FrontierPoint, default_epsilons, fit_without_parity
 from evenhand.exceptions import EvenhandWarning
-from evenhand.reporting.measure import Measured, ReportRows, Sums, measure_policy, sum_policy
+from evenhand.metrics import Measures, ScoredRows
 
 MOST_SOLVED = 20_000  # rows of a half that the parity step is solved on: more move the answer little
 FEWEST_SOLVED = 2_000  # of a wide problem, where the next limit would leave fewer
@@ -32,7 +32,7 @@ class Tolerance:
     """One position of the slider."""
 
     epsilon: float
-    measured: Measured
+    measures: Measures
     fitted: bool  # the model as it is, and not the parity step solved again
     converged: bool = True
 
@@ -43,7 +43,7 @@ def own_epsilon(postprocessor: ParityPostprocessor) -> float:
 
 
 def solve_again(
-    postprocessor: ParityPostprocessor, rows: ReportRows, metric: str, n_tolerances: int | None
+    postprocessor: ParityPostprocessor, rows: ScoredRows, n_tolerances: int | None
 ) -> list[Tolerance]:
     """The parity step at other tolerances, each half of the rows judging what the other half gave.
 
@@ -54,36 +54,33 @@ def solve_again(
     ----------
     postprocessor : ParityPostprocessor
         Fitted.
-    rows : ReportRows
-    metric : str
-        The distance to report as `gap`.
+    rows : ScoredRows
     n_tolerances : int or None
         How many, beside the model's own; None: 13, or 7 where groups and atoms are many.
     """
     if len(rows.scores) < FEWEST_ROWS:
         raise ValueError(f"there are {len(rows.scores)} rows, and other tolerances take {FEWEST_ROWS}.")
     template = _template(postprocessor)
-    halves = _halves(rows.codes)
+    halves = _halves(rows.members.codes)
     size = rows_to_solve(postprocessor, len(rows.scores))
     solved_on = [_fit_arguments(rows, half, size, postprocessor.policy_.strata) for half in halves]
     if n_tolerances is None:
         n_tolerances = N_WIDE if _is_wide(postprocessor) else N_TOLERANCES
     epsilons = _epsilons(template, solved_on[0], n_tolerances, own_epsilon(postprocessor))
     points: list[list[FrontierPoint]] = []
-    sums: list[list[Sums]] = []
+    measures: list[list[Measures]] = []
     for given, judges in zip(solved_on, halves[::-1], strict=True):
         points.append(_solve(template, given, epsilons))
-        done = len(sums) * len(epsilons)
-        sums.append(list(_judge(points[-1], rows.some(judges), done, 2 * len(epsilons))))
-    atoms = postprocessor.atoms_
+        done = len(measures) * len(epsilons)
+        measures.append(list(_judge(points[-1], rows.take(judges), done, 2 * len(epsilons))))
     return [
         Tolerance(
             epsilon=first.epsilon,
-            measured=measure_policy(rows, one + other, atoms, metric),
+            measures=one + other,
             fitted=False,
             converged=first.status.success and second.status.success,
         )
-        for first, second, one, other in zip(*points, *sums, strict=True)
+        for first, second, one, other in zip(*points, *measures, strict=True)
     ]
 
 
@@ -120,15 +117,15 @@ def _halves(codes: IntArray) -> list[IntArray]:
     return [np.sort(by_group[0::2]), np.sort(by_group[1::2])]
 
 
-def _fit_arguments(rows: ReportRows, half: IntArray, size: int, strata: Any) -> dict[str, Any]:
+def _fit_arguments(rows: ScoredRows, half: IntArray, size: int, strata: Any) -> dict[str, Any]:
     """What `ParityPostprocessor.fit` takes, of no more rows than it needs."""
     if len(half) > size:
         half = np.random.default_rng(SEED).choice(half, size, replace=False)
-    weights = rows.weights[half] if rows.has_weights else None
+    weights = rows.members.weights if rows.members.has_weights else None
     return {
         "scores": rows.scores[half],
         "group_proba": rows.group_proba[half],
-        "sample_weight": weights,
+        "sample_weight": None if weights is None else weights[half],
         "strata": strata,
     }
 
@@ -140,7 +137,7 @@ def _epsilons(
     problem = template._frontier_rows(**given)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EvenhandWarning)
-        path = default_epsilons(problem, fit_at_rest(problem, NO_LIMIT))
+        path = default_epsilons(problem, fit_without_parity(problem, NO_LIMIT))
     wanted = path
     if len(path) > 1:
         wanted = np.append(path[0], np.geomspace(path[1], path[-1], max(2, n_tolerances - 1)))
@@ -155,7 +152,7 @@ def _solve(template: ParityPostprocessor, given: dict[str, Any], epsilons: Float
         return list(frontier(template, epsilons=epsilons, **given).points)
 
 
-def _judge(points: list[FrontierPoint], rows: ReportRows, done: int, total: int) -> Iterator[Sums]:
+def _judge(points: list[FrontierPoint], rows: ScoredRows, done: int, total: int) -> Iterator[Measures]:
     for step, point in enumerate(points, start=1):
-        yield sum_policy(rows, point.model.policy_)
+        yield rows.measure(point.model.policy_)
         report_progress("other tolerances", done + step, total)

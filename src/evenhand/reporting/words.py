@@ -1,68 +1,19 @@
 """Numbers and sentences for people who do not read formulas."""
 
 import unicodedata
-from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from evenhand._utils.labels import label_text
+from evenhand._utils.text import capital
 from evenhand.calibration import JOINT, CalibrationDiagnosis
 from evenhand.certificates import Certificate, HeldOutCertificate
+from evenhand.dual.costs import ERROR_RATE
+from evenhand.metrics.distances import find_distance
 from evenhand.reporting.facts import Facts
 
-
-@dataclass(frozen=True, slots=True)
-class Notion:
-    """A parity notion in words."""
-
-    gap: str  # what its distance is called
-    asks: str  # "{epsilon}" stands for the tolerance
-    meaning: str
-
-
-NOTIONS = {
-    "cdf": Notion(
-        "gap",
-        "For every threshold, the share of predictions below it may differ between a group and everybody by "
-        "at most {epsilon}.",
-        "The gap of a group is the largest difference, over all thresholds, between the share of its "
-        "predictions below the threshold and the share of everybody's (the Kolmogorov-Smirnov distance).",
-    ),
-    "pmf": Notion(
-        "gap",
-        "The probability of each single prediction may differ between a group and everybody by at most "
-        "{epsilon}.",
-        "The gap of a group is the largest difference, over all predictions, between its probability in the "
-        "group and its probability among everybody.",
-    ),
-    "mean": Notion(
-        "gap in means",
-        "The average prediction of a group may differ from everybody's by at most {epsilon}.",
-        "The gap of a group is the difference between its average prediction and everybody's.",
-    ),
-    "tv": Notion(
-        "gap",
-        "The total variation distance of a group's predictions to everybody's may be at most {epsilon}.",
-        "The gap of a group is the share of its predictions that would have to change for its distribution "
-        "to be everybody's (total variation).",
-    ),
-    "w1": Notion(
-        "gap",
-        "The predictions of a group may lie at most {epsilon} away from everybody's, on average over the "
-        "distribution.",
-        "The gap of a group is how far its predictions would have to move, on average, for its distribution "
-        "to be everybody's (Wasserstein-1).",
-    ),
-}
-
-ERROR_RATE = "Share of wrong decisions"
 SAME_CLASS = "same true class"
-BOUNDED = {  # what the bounds on new people are about
-    "ks": "Here a gap is the largest difference in the share of predictions below a threshold.",
-    "tv": "Here a gap is the total variation distance: no single prediction can differ by more.",
-    "w1": "Here a gap is the Wasserstein-1 distance, in the units of the prediction.",
-}
 NOT_GIVEN = (
     "Equal errors: the predictions of one group may still be less accurate than those of another.",
     "The same answer for two similar people: predictions are drawn at random, and the draw is part of how "
@@ -114,24 +65,12 @@ def change(before: float, after: float) -> str:
     return f"{number(100 * abs(share), 2)} % {'more' if share >= 0 else 'less'}"
 
 
-def label_text(label: Hashable, *, within: bool = False) -> str:
-    """A group's label, and the parts of one made of several columns; `(stratum, group)` with `within`.
-
-    >>> label_text(("north", ("F", 7)), within=True)
-    'F, 7 (north)'
-    """
-    if within and isinstance(label, tuple):
-        stratum, group = label
-        return f"{label_text(group)} ({label_text(stratum)})"
-    return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
-
-
 def within_text(model: Any) -> str:
     """Among whom a fitted model compares groups; empty where it is among all."""
-    if not hasattr(model, "notion_"):  # a post-processor, which knows no more of its strata than their names
+    if not hasattr(model, "cells_"):  # a post-processor, which knows no more of its strata than their names
         strata = dict.fromkeys(label_text(stratum) for stratum, _ in model.groups_)
         return f"within each of {len(strata)} strata, {some_of(list(strata))}"
-    notion = model.notion_
+    notion = model.cells_
     if notion.is_plain:
         return ""
     parts = []
@@ -168,10 +107,9 @@ def span(values: tuple[float, ...]) -> str:
 
 def asked_sentence(facts: Facts) -> str:
     """What was asked for."""
-    asks = NOTIONS[facts.asked.parity].asks.format(epsilon=span(facts.asked.epsilon))
     if not facts.asked.within:
-        return asks
-    return f"{asks} Groups are compared {facts.asked.within}: everybody means everybody there."
+        return facts.asked.asks
+    return f"{facts.asked.asks} Groups are compared {facts.asked.within}: everybody means everybody there."
 
 
 def not_given(facts: Facts) -> tuple[str, ...]:
@@ -197,7 +135,7 @@ def cost_sentence(facts: Facts) -> str:
         return f"Outcomes were not given. {facts.asked.error}, in their place: {number(after)}."
     more = f" ({change(before, after)})" if change(before, after) else ""
     told = f"{facts.asked.error} went from {number(before)} to {number(after)}{more}."
-    if facts.asked.error == ERROR_RATE:
+    if facts.asked.error == capital(ERROR_RATE):
         told += f" The accuracy is {percent(1.0 - after)} instead of {percent(1.0 - before)}."
     return told
 
@@ -249,6 +187,11 @@ def held_out_sentences(certificate: HeldOutCertificate, names: list[str]) -> tup
     beyond = [name for name, bad in zip(names, certificate.lower > certificate.epsilon, strict=True) if bad]
     open_ = len(names) - len(within) - len(beyond)
     return (start, *(text for text in (_proved(within), _refuted(beyond), _open(open_, len(names))) if text))
+
+
+def bounded_sentence(metric: str) -> str:
+    """What the bounds of a held-out certificate are about."""
+    return find_distance(metric).meaning
 
 
 def _proved(names: list[str]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from evenhand.solvers.acsa import AcSa, AcSa2
 from evenhand.solvers.auto import Auto
-from evenhand.solvers.base import Callback, Solver, run
+from evenhand.solvers.base import Callback, PlainState, Solver, run, run_and_warn
 from evenhand.solvers.batch import Batch
 from evenhand.solvers.lbfgs import Lbfgs
 from evenhand.solvers.lp import LinearProgramSolution, solve_lp
@@ -24,6 +24,7 @@ from evenhand.solvers.result import Progress, SolverResult, Status
 from evenhand.solvers.sgd import Sgd
 from evenhand.solvers.sgd3 import Sgd3
 from evenhand.solvers.stochastic import RandomState
+from evenhand.solvers.zero import ZeroMultipliers
 
 __all__ = [
     "SOLVERS",
@@ -35,41 +36,67 @@ __all__ = [
     "Lbfgs",
     "LinearProgramSolution",
     "Oracle",
+    "PlainState",
     "Progress",
     "Sgd",
     "Sgd3",
     "Solver",
     "SolverResult",
     "Status",
+    "ZeroMultipliers",
     "make_solver",
+    "register_solver",
     "run",
+    "run_and_warn",
     "solve_lp",
 ]
 
-_DETERMINISTIC: dict[str, Callable[..., Solver[Any] | Auto]] = {
-    "auto": Auto,
-    "batch": Batch,
-    "lbfgs": Lbfgs,
-    "lp": Oracle,
-}
-_STOCHASTIC: dict[str, Callable[..., Solver[Any]]] = {
-    "sgd": Sgd,
-    "acsa": AcSa,
-    "acsa2": AcSa2,
-    "sgd3": Sgd3,
-    "sgd3+acsa": lambda **options: Sgd3(inner=AcSa(), **options),
-    "sgd3+acsa2": lambda **options: Sgd3(inner=AcSa2(), **options),
-}
-SOLVERS = (*_DETERMINISTIC, *_STOCHASTIC)
+Factory = Callable[..., Solver[Any]]  # of tol, max_iter and random_state, given by name
+
+SOLVERS: dict[str, Factory] = {}
+
+
+def register_solver(name: str, factory: Factory) -> None:
+    """Let `solver=name` stand for `factory(tol=..., max_iter=..., random_state=...)`.
+
+    `max_iter` is None where the user leaves it to the solver. See docs/extending.md.
+    """
+    SOLVERS[name] = factory
+
+
+def _deterministic(kind: Factory) -> Factory:
+    def make(tol: float, max_iter: int | None, random_state: RandomState) -> Solver[Any]:
+        return kind(tol=tol) if max_iter is None else kind(tol=tol, max_iter=max_iter)
+
+    return make
+
+
+def _stochastic(kind: Factory, **parts: Any) -> Factory:
+    def make(tol: float, max_iter: int | None, random_state: RandomState) -> Solver[Any]:
+        return kind(n_steps=max_iter, random_state=random_state, **parts)
+
+    return make
+
+
+register_solver("auto", _deterministic(Auto))
+register_solver("batch", _deterministic(Batch))
+register_solver("lbfgs", _deterministic(Lbfgs))
+register_solver("lp", _deterministic(Oracle))
+register_solver("sgd", _stochastic(Sgd))
+register_solver("acsa", _stochastic(AcSa))
+register_solver("acsa2", _stochastic(AcSa2))
+register_solver("sgd3", _stochastic(Sgd3))
+register_solver("sgd3+acsa", _stochastic(Sgd3, inner=AcSa()))
+register_solver("sgd3+acsa2", _stochastic(Sgd3, inner=AcSa2()))
 
 
 def make_solver(
-    solver: str | Solver[Any] | Auto,
+    solver: str | Solver[Any],
     *,
     tol: float = 1e-6,
     max_iter: int | None = None,
     random_state: RandomState = None,
-) -> Solver[Any] | Auto:
+) -> Solver[Any]:
     """The solver that a name stands for; an object is returned as it is.
 
     `max_iter` counts iterations of the deterministic solvers and single-row gradients of the
@@ -82,20 +109,14 @@ def make_solver(
         raise ValueError(f"tol must be a positive number: got {tol!r}.")
     if max_iter is not None and (not isinstance(max_iter, numbers.Integral) or max_iter < 1):
         raise ValueError(f"max_iter must be a positive integer or None: got {max_iter!r}.")
-    if isinstance(solver, Auto):
+    if isinstance(solver, Solver):
         return solver
     if not isinstance(solver, str):
-        missing = [name for name in ("init", "step", "done", "name") if not hasattr(solver, name)]
-        if missing:
-            raise ValueError(
-                f"solver must be a name or an object with init, step, done and name: got {solver!r}, which "
-                f"has no {missing[0]}. Valid names: {', '.join(SOLVERS)}."
-            )
-        return solver
-    if solver in _DETERMINISTIC:
-        limit = {} if max_iter is None else {"max_iter": int(max_iter)}
-        return _DETERMINISTIC[solver](tol=float(tol), **limit)
-    if solver in _STOCHASTIC:
-        budget = None if max_iter is None else int(max_iter)
-        return _STOCHASTIC[solver](n_steps=budget, random_state=random_state)
-    raise ValueError(f"Unknown solver {solver!r}. Valid names: {', '.join(SOLVERS)}.")
+        raise ValueError(
+            f"solver must be a name ({', '.join(SOLVERS)}) or an object of a class that extends "
+            f"evenhand.solvers.Solver: got {solver!r}."
+        )
+    if solver not in SOLVERS:
+        raise ValueError(f"Unknown solver {solver!r}. Valid names: {', '.join(SOLVERS)}.")
+    budget = None if max_iter is None else int(max_iter)
+    return SOLVERS[solver](tol=float(tol), max_iter=budget, random_state=random_state)

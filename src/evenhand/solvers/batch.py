@@ -8,6 +8,7 @@ deserves. What lost against it is in `docs/solvers.md`.
 """
 
 from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.dual.objective import Evaluation, evaluate, hessian, hessian_work, optimality_error, penalty
 from evenhand.dual.parity import matrix
 from evenhand.dual.problem import DualProblem
+from evenhand.solvers.base import Solver
 from evenhand.solvers.quadratic import solve_model
 from evenhand.solvers.result import Status
 
@@ -59,19 +61,9 @@ class BatchState:
         out[:, self.binding] = self.point
         return out
 
-    @property
-    def evaluation(self) -> Evaluation | None:
-        """The dual at `multipliers` over all rows, where it is known: on the last stage.
-
-        The binding groups span the imbalance, so their violations give those of all groups.
-        """
-        if len(self.stages) > 1:
-            return None
-        return Evaluation(self.now.value, self.now.violation @ self.onto_all)
-
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Solver[BatchState]):
     """Proximal Newton over a ladder of subsamples.
 
     `tol` bounds the violation beyond epsilon and the primal-dual gap, both on the scale where the
@@ -86,7 +78,8 @@ class Batch:
     temperature_growth: float = 4.0
     curvature_rows: int = 32_768
     curvature_work: int = 100_000_000  # steps of its innermost loop that a Hessian may cost
-    name: str = "batch"
+
+    name: ClassVar[str] = "batch"
 
     def init(self, problem: DualProblem, start: FloatArray | None) -> BatchState:
         """Plan the stages; a warm start goes straight to the last one."""
@@ -132,11 +125,32 @@ class Batch:
                 return Status.STALLED
         return Status.MAX_ITER if state.n_iter >= self.max_iter else None
 
+    def loosened(self, tol: float) -> Self:
+        """The same solver, no more precise than `tol`."""
+        return replace(self, tol=max(self.tol, tol))
+
+    def how_far(self, first: BatchState, state: BatchState) -> tuple[float, float | None]:
+        """Stages done, and in all."""
+        return len(first.stages) - len(state.stages), len(first.stages)
+
+    def on_its_rows(self, state: BatchState) -> Evaluation:
+        """The dual on the rows of the stage, for the groups that are solved for."""
+        return state.now
+
+    def on_all_rows(self, state: BatchState) -> Evaluation | None:
+        """The dual over all rows, which is known on the last stage.
+
+        The binding groups span the imbalance, so their violations give those of all groups.
+        """
+        if len(state.stages) > 1:
+            return None
+        return Evaluation(state.now.value, state.now.violation @ state.onto_all)
+
     def _stages(self, problem: DualProblem) -> tuple[Stage, ...]:
         sizes = [problem.n_rows]
         while sizes[-1] > self.first_rows * self.row_growth:
             sizes.append(sizes[-1] // self.row_growth)
-        rows = [problem, *(problem.subset(_sample(problem.n_rows, size)) for size in sizes[1:])]
+        rows = [problem, *(problem.sample(size) for size in sizes[1:])]
         temperatures = [problem.temperature]
         while temperatures[-1] > self.first_temperature * self.temperature_growth:
             temperatures.append(temperatures[-1] / self.temperature_growth)
@@ -148,20 +162,15 @@ class Batch:
         n_rows = min(self.curvature_rows, max(4096, self.curvature_work // hessian_work(problem)))
         if problem.n_rows <= n_rows:
             return Stage(problem, problem, tol)
-        return Stage(problem, problem.subset(_sample(problem.n_rows, n_rows)), tol)
+        return Stage(problem, problem.sample(n_rows), tol)
 
 
 def _with_more_curvature(stage: Stage) -> Stage:
     """The stage with a Hessian on four times as many rows, for when the sample's is not good enough."""
     problem = stage.problem
     n_rows = 4 * stage.curvature_rows.n_rows
-    rows = problem if n_rows >= problem.n_rows else problem.subset(_sample(problem.n_rows, n_rows))
+    rows = problem if n_rows >= problem.n_rows else problem.sample(n_rows)
     return replace(stage, curvature_rows=rows)
-
-
-def _sample(n_rows: int, size: int) -> IntArray:
-    """The same `size` rows of `n_rows`, in order, every time."""
-    return np.sort(np.random.default_rng(size).choice(n_rows, size, replace=False))
 
 
 def binding_groups(mixing: FloatArray, slack: FloatArray) -> IntArray:

@@ -5,7 +5,7 @@ and as height and shape of each group's multipliers for l1 constraints.
 """
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 from scipy.optimize import minimize
@@ -16,6 +16,7 @@ from evenhand.dual.objective import Evaluation, evaluate, optimality_error, pena
 from evenhand.dual.parity import SupNorm
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.projected import projected_gradient, split
+from evenhand.solvers.base import Solver
 from evenhand.solvers.result import Status
 
 _ROUNDING = 1e-13  # relative decrease of the objective by a round below which there is none
@@ -33,14 +34,15 @@ class LbfgsState:
 
 
 @dataclass(frozen=True, slots=True)
-class Lbfgs:
+class Lbfgs(Solver[LbfgsState]):
     """L-BFGS-B in rounds; memory grows with atoms x groups, not its square."""
 
     tol: float = 1e-6
     max_iter: int = 20_000
     round_iter: int = 200  # iterations between two looks at the callback
     memory: int = 30
-    name: str = "lbfgs"
+
+    name: ClassVar[str] = "lbfgs"
 
     def init(self, problem: DualProblem, start: FloatArray | None) -> LbfgsState:
         """Start at zero or at a given Phi."""
@@ -91,6 +93,14 @@ class Lbfgs:
         if state.stalled:
             return Status.STALLED
         return Status.MAX_ITER if state.n_iter >= self.max_iter else None
+
+    def loosened(self, tol: float) -> Self:
+        """The same solver, no more precise than `tol`."""
+        return replace(self, tol=max(self.tol, tol))
+
+    def on_its_rows(self, state: LbfgsState) -> Evaluation:
+        """The dual over all rows."""
+        return state.now
 
     def _converged(self, problem: DualProblem, multipliers: FloatArray, now: Evaluation) -> bool:
         return optimality_error(problem, multipliers, now) <= self.tol

@@ -19,6 +19,7 @@ from scipy.optimize import OptimizeResult, linprog
 from evenhand._utils.typing import FloatArray
 from evenhand.dual.parity import PARITIES, Cumulative, L1Norm, Operator, SupNorm, matrix
 from evenhand.dual.problem import DualProblem
+from evenhand.dual.rows import stored_rows
 
 MAX_SIZE = 2_000_000  # n_rows * n_atoms; above it HiGHS takes many minutes and gigabytes
 
@@ -41,12 +42,11 @@ class LinearProgramSolution:
 def solve_lp(problem: DualProblem, *, max_size: int = MAX_SIZE) -> LinearProgramSolution:
     """Solve the program of `problem` exactly; beta plays no part.
 
-    >>> from evenhand.dual.parity import make_parity
-    >>> atoms = np.array([-1.0, 0.0, 1.0])
-    >>> problem = DualProblem.from_rows(
-    ...     np.array([-1.0, 1.0]), np.eye(2), atoms=atoms, parity=make_parity("mean", atoms),
-    ...     slack=np.zeros(2), temperature=1.0,
-    ... )
+    >>> from evenhand import ParityPostprocessor
+    >>> from evenhand._utils.validation import Rows
+    >>> scores, proba = np.array([-1.0, 1.0]), np.eye(2)
+    >>> model = ParityPostprocessor(parity="mean", epsilon=0.0, atoms=[-1.0, 0.0, 1.0]).fit(scores, proba)
+    >>> problem = model.step_.problem(Rows(scores, proba, ("a", "b"), None))
     >>> round(solve_lp(problem).risk, 6)  # both groups meet half way
     1.0
     """
@@ -88,11 +88,12 @@ def _program(problem: DualProblem) -> dict[str, Any]:
     """
     n_rows, n_atoms, n_kept = problem.n_rows, problem.n_atoms, problem.n_kept
     n_constraints = problem.multipliers_shape[0]
-    weights = n_rows * problem.weights
+    rows = stored_rows(problem.rows, "The linear program")
+    weights = n_rows * rows.weights
     differences, selection = _sparse_rows(problem.parity.operator, n_atoms)
     # selection @ E[pi u_k], as a matrix over pi raveled row by row, for every kept column k
     masses = sparse.vstack(
-        [sparse.kron(sparse.csr_array((weights * u)[None]), selection) for u in problem.design[:n_kept]]
+        [sparse.kron(sparse.csr_array((weights * u)[None]), selection) for u in rows.design[:n_kept]]
     )
     identity = sparse.eye_array
     violation = _violation(problem)
@@ -162,12 +163,13 @@ def _solution(problem: DualProblem, found: OptimizeResult, seconds: float) -> Li
     pmf = found.x[: problem.n_rows * problem.n_atoms].reshape(problem.n_rows, problem.n_atoms)
     pmf = np.maximum(pmf, 0.0)
     pmf /= pmf.sum(axis=1, keepdims=True)
-    masses = pmf.T @ (problem.weights[:, None] * problem.imbalance())
+    weights = stored_rows(problem.rows, "The linear program").weights
+    masses = pmf.T @ (weights[:, None] * problem.imbalance())
     # The last equations are R mixing - V = b at b = 0, with norm(V_s) <= epsilon_s. In the Lagrangian
     # `risk - <Phi, V> - penalty` a shift of V by -b raises the optimum by <Phi, b>: the marginals are Phi.
     marginals = found.eqlin.marginals[-n_constraints * n_groups :]
     return LinearProgramSolution(
-        risk=float(problem.weights @ (pmf * problem.costs()).sum(axis=1)),
+        risk=float(weights @ (pmf * problem.costs()).sum(axis=1)),
         pmf=pmf,
         multipliers=np.ascontiguousarray(marginals.reshape(n_groups, n_constraints).T),
         violation=problem.parity.operator.apply(masses),
@@ -178,7 +180,7 @@ def _solution(problem: DualProblem, found: OptimizeResult, seconds: float) -> Li
 def _failure(problem: DualProblem, found: OptimizeResult) -> Exception:
     if found.status != _INFEASIBLE:
         return RuntimeError(f"HiGHS stopped without a solution of the linear program: {found.message}")
-    means = problem.weights @ problem.imbalance()
+    means = stored_rows(problem.rows, "The linear program").weights @ problem.imbalance()
     shown = ", ".join(f"{mean:.3g}" for mean in means)
     return ValueError(
         "No policy on these atoms meets the tolerances on these rows. The mean imbalance of the groups is "

@@ -5,9 +5,11 @@ breaks. New rows need a rule, and that is the softmax policy at a high beta, sol
 """
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from evenhand._utils.typing import FloatArray
 from evenhand.dual.problem import DualProblem
+from evenhand.solvers.base import Solver
 from evenhand.solvers.batch import Batch, BatchState
 from evenhand.solvers.lp import solve_lp
 from evenhand.solvers.result import Status
@@ -39,13 +41,15 @@ class OracleState:
 
 
 @dataclass(frozen=True, slots=True)
-class Oracle:
+class Oracle(Solver[OracleState]):
     """Solve the linear program exactly, then the smoothed problem at the problem's beta."""
 
     tol: float = 1e-6
     max_iter: int = 500
-    name: str = "lp"
     default_temperature: float = LIMIT_TEMPERATURE
+
+    name: ClassVar[str] = "lp"
+    needs_stored_rows: ClassVar[bool] = True
 
     def default_beta(self, n_rows: int) -> float:
         """As sharp as it takes to come close to the program."""
@@ -62,6 +66,10 @@ class Oracle:
     def done(self, problem: DualProblem, state: OracleState) -> Status | None:
         """When the batch solver is."""
         return self._batch().done(problem, state.inner)
+
+    def exact_risk(self, state: OracleState) -> float:
+        """Optimum of the linear program."""
+        return state.exact_risk
 
     def _batch(self) -> Batch:
         return Batch(tol=self.tol, max_iter=self.max_iter)

@@ -1,12 +1,14 @@
 """What a solver returns."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import FloatArray
 
 
-class Status(Enum):
+class Status(Stored, Enum):
     """Why a solver stopped; the value is the sentence that says so."""
 
     CONVERGED = "The optimality conditions hold within the tolerance."
@@ -35,7 +37,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SolverResult:
+class SolverResult(Stored):
     """The end point of a solver, and how it was reached."""
 
     solver: str
@@ -47,6 +49,15 @@ class SolverResult:
     violation: FloatArray  # V = A E[pi t^T] over all the rows, (n_constraints, n_groups)
     gradient_map_norm: float  # at the solver's own point, step 1 / smoothness (paper, eq. 8)
     exact_risk: float | None = None  # optimum of the linear program, where it was solved
+
+    def faults(self) -> Iterator[str]:
+        """A status, and a violation of the shape of the multipliers."""
+        if not isinstance(self.status, Status):
+            yield "its status is none"
+        if not is_floats(self.multipliers, None, None):
+            yield "its multipliers are not a table of numbers"
+        elif not is_floats(self.violation, *self.multipliers.shape):
+            yield "its violation does not have the shape of its multipliers"
 
     @property
     def message(self) -> str:

@@ -6,22 +6,32 @@ round starts at the output of the round before, with its clock at one. A phase m
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from evenhand._utils.stored import Stored, is_count
 from evenhand._utils.typing import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class Phase(Stored):
     """Updates that share their constants."""
 
     n_updates: int
     period: int  # updates in a round
     constants: tuple[float, float]  # SGD: (step, decay); AC-SA: (smoothness M, strong convexity mu)
     anchor: float = 0.0  # mu_j of the regulariser that this phase adds
+
+    def faults(self) -> Iterator[str]:
+        """Updates, rounds of at least one, and three numbers."""
+        if not is_count(self.n_updates, 1) or not is_count(self.period, 1):
+            yield "its updates or its period are no counts"
+        if type(self.constants) is not tuple or len(self.constants) != 2:
+            yield "its constants are not two numbers"
+        elif not all(type(number) is float for number in (*self.constants, self.anchor)):
+            yield "its constants are not numbers"
 
 
 Plan = tuple[Phase, ...]

@@ -1,6 +1,7 @@
 """SGD3 of Allen-Zhu, and the refined form of Foster et al. that the paper's theorem is about."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -34,6 +35,12 @@ class Sgd3(StochasticSolver):
 
     inner: AcSa | None = None
     regularisation: float | None = None
+
+    def faults(self) -> Iterator[str]:
+        """Parameters that no run can take, and an inner solver that brings no stage."""
+        yield from super().faults()
+        if not isinstance(self.inner, AcSa | None):
+            yield f"inner must be AcSa(), AcSa2() or None: got {self.inner!r}"
 
     @property
     def name(self) -> str:

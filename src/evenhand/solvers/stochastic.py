@@ -7,7 +7,8 @@ depend on the number of stored rows: cut a run anywhere, pickle it, go on, and t
 """
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -15,14 +16,17 @@ import numpy as np
 
 from evenhand._kernels import stochastic as kernels
 from evenhand._kernels.softmax import LOG_2
+from evenhand._utils.stored import Stored, is_count, is_floats
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.dual.forms import form_of, merge
 from evenhand.dual.grid import paper_beta
 from evenhand.dual.parity import Cumulative, Functional, Identity, Operator
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.projected import gradient_variance, imbalance_spread
+from evenhand.dual.rows import stored_rows
+from evenhand.solvers.base import Solver
 from evenhand.solvers.result import Status
-from evenhand.solvers.schedules import Plan, plan_tables
+from evenhand.solvers.schedules import Phase, Plan, plan_tables
 
 Sampling = Literal["passes", "replacement"]
 Method = Literal["sgd", "acsa"]
@@ -64,7 +68,7 @@ class Constants:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StochasticState:
+class StochasticState(Stored):
     """A run of a stochastic solver between two rows; arrays have shape (n_signs, n_groups, n_constraints)."""
 
     plan: Plan
@@ -79,6 +83,35 @@ class StochasticState:
     n_iter: int = 0  # updates
     n_gradient_rows: int = 0
     last_answer: FloatArray | None = None  # of the plan before, where a stream outlasted it
+
+    def faults(self) -> Iterator[str]:
+        """Arrays of one shape, and a cursor inside a plan of phases."""
+        shape: tuple[int, ...] = getattr(self.iterate, "shape", ())
+        points = [self.iterate, self.output, self.centre]
+        if self.last_answer is not None:
+            points.append(self.last_answer)
+        if len(shape) != 3 or shape[0] not in (1, 2) or not all(is_floats(point, *shape) for point in points):
+            yield "its points do not have the same shape"
+        elif not is_floats(self.gradient, *shape[1:]):
+            yield "its gradient does not have the shape of its points"
+        if type(self.plan) is not tuple or not all(isinstance(phase, Phase) for phase in self.plan):
+            yield "its plan is not made of phases"
+        counts = self.budget, self.n_gradient_rows, self.n_iter
+        if not all(is_count(count) for count in counts) or self.n_gradient_rows > self.budget:
+            yield "its counts of rows do not agree"
+        if type(self.cursor) is not tuple or len(self.cursor) != 3 or not all(map(is_count, self.cursor)):
+            yield "its cursor is not three counts"
+        elif self.n_gradient_rows < self.budget and self.cursor[0] >= len(self.plan):
+            yield "its cursor is beyond its plan"
+
+    def outlasts_plan(self, batch_size: int) -> bool:
+        """Whether the rest of the plan has fewer updates than the rows to come ask for."""
+        n_rows = self.budget - self.n_gradient_rows
+        if not n_rows:
+            return False
+        phase, update, pending = self.cursor
+        n_updates = sum(phase.n_updates for phase in self.plan[phase:]) - update
+        return update >= self.plan[phase].n_updates or -(-(n_rows + pending) // batch_size) > n_updates
 
     @property
     def pair(self) -> FloatArray:
@@ -99,7 +132,7 @@ class StochasticState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StochasticSolver(ABC):
+class StochasticSolver(Solver[StochasticState]):
     """A stochastic solver; the classes below it bring the plan.
 
     Parameters
@@ -128,14 +161,22 @@ class StochasticSolver(ABC):
     random_state: RandomState = None
     chunk_size: int | None = None
 
+    def faults(self) -> Iterator[str]:
+        """Parameters that no run can take."""
+        for name in ("n_steps", "batch_size", "chunk_size"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int | np.integer) or value < 1):
+                yield f"{name} must be a positive integer: got {value!r}"
+        for name in ("smoothness", "regularisation", "step_size"):
+            number = getattr(self, name, None)
+            if number is not None and not (0.0 < number < np.inf):
+                yield f"{name} must be a positive number: got {number!r}"
+        if self.sampling not in ("passes", "replacement"):
+            yield f"sampling must be 'passes' or 'replacement': got {self.sampling!r}"
+
     def default_beta(self, n_rows: int) -> float:
         """The paper's: what a gradient step may be is at most one over beta."""
         return paper_beta(n_rows)
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """Short name, as in `solver="..."`."""
 
     @property
     def method(self) -> Method:
@@ -148,7 +189,8 @@ class StochasticSolver(ABC):
 
     def init(self, problem: DualProblem, start: FloatArray | None = None) -> StochasticState:
         """State before the first row; `start` is a warm start for Phi."""
-        self._check(problem)
+        for fault in self.faults():
+            raise ValueError(f"{fault}.")
         budget = self.n_steps or max(MIN_BUDGET, DEFAULT_PASSES * problem.n_rows)
         if start is None:
             start = np.zeros(problem.multipliers_shape)
@@ -168,11 +210,16 @@ class StochasticSolver(ABC):
         size = self.chunk_size or max(MIN_CHUNK, state.budget // DEFAULT_CHUNKS)
         size = min(size, state.budget - state.n_gradient_rows)
         rows = draw_rows(problem, state.seed, state.n_gradient_rows, size, self.sampling)
-        return self._advance(problem, state, problem.design[:, rows], np.ones(size))
+        design = stored_rows(problem.rows, self.name).design[:, rows]
+        return self._advance(problem, state, design, np.ones(size))
 
     def done(self, problem: DualProblem, state: StochasticState) -> Status | None:
         """Stop when the budget is spent."""
         return Status.BUDGET_SPENT if state.n_gradient_rows >= state.budget else None
+
+    def point(self, problem: DualProblem, state: StochasticState) -> FloatArray:
+        """The answer as a point of the problem's form."""
+        return state.pair
 
     def feed(self, problem: DualProblem, state: StochasticState) -> StochasticState:
         """State after the rows of `problem`, fresh ones, each once and in order.
@@ -180,14 +227,15 @@ class StochasticSolver(ABC):
         Weights that differ scale the gradients of their rows. A stream has no end that the plan could
         know: when the plan is spent, a new one starts at its answer, as long as all rows so far.
         """
-        n_rows = problem.n_rows
-        factors = np.ones(n_rows) if _are_equal(problem.weights) else problem.weights * n_rows
+        n_rows, rows = problem.n_rows, stored_rows(problem.rows, self.name)
+        factors = np.ones(n_rows) if _are_equal(rows.weights) else rows.weights * n_rows
         first = 0
         while first < n_rows:
-            if self.done(problem, state) is not None:
+            # the compiled loops trust a plan to last, and this may be another solver than the one it is of
+            if self.done(problem, state) is not None or state.outlasts_plan(self.batch_size):
                 state = self._begin_again(problem, state)
             last = min(n_rows, first + state.budget - state.n_gradient_rows)
-            state = self._advance(problem, state, problem.design[:, first:last], factors[first:last])
+            state = self._advance(problem, state, rows.design[:, first:last], factors[first:last])
             first = last
         return state
 
@@ -241,18 +289,6 @@ class StochasticSolver(ABC):
             n_gradient_rows=n_seen,
         )
 
-    def _check(self, problem: DualProblem) -> None:
-        for name in ("n_steps", "batch_size", "chunk_size"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int | np.integer) or value < 1):
-                raise ValueError(f"{name} must be a positive integer: got {value!r}.")
-        for name in ("smoothness", "regularisation", "step_size"):
-            number = getattr(self, name, None)
-            if number is not None and not (0.0 < number < np.inf):
-                raise ValueError(f"{name} must be a positive number: got {number!r}.")
-        if self.sampling not in ("passes", "replacement"):
-            raise ValueError(f"sampling must be 'passes' or 'replacement': got {self.sampling!r}.")
-
 
 def _updates_before(cursor: tuple[int, int, int], lengths: IntArray) -> int:
     return int(lengths[: cursor[0], 0].sum()) + int(cursor[1])
@@ -277,7 +313,8 @@ def draw_rows(problem: DualProblem, seed: int, start: int, size: int, sampling: 
     length = problem.n_rows if sampling == "passes" else DRAW_BLOCK
     blocks = range(start // length, -(-(start + size) // length))
     draw = _one_pass if sampling == "passes" else _one_block
-    rows = np.concatenate([draw(problem.weights, np.random.default_rng([seed, i])) for i in blocks])
+    weights = stored_rows(problem.rows, "A stochastic solver").weights
+    rows = np.concatenate([draw(weights, np.random.default_rng([seed, i])) for i in blocks])
     first = start - blocks.start * length
     return rows[first : first + size]
 

@@ -12,15 +12,14 @@ from sklearn.base import clone
 from evenhand._utils.progress import report_progress
 from evenhand._utils.validation import Rows, check_epsilon, require_mass
 from evenhand.dual.costs import Squared, make_cost
-from evenhand.dual.grid import Support, automatic_n_atoms
-from evenhand.dual.parity import make_parity
-from evenhand.dual.problem import DualProblem
+from evenhand.dual.grid import Grid, automatic_n_atoms
+from evenhand.dual.rows import MemoryRows
+from evenhand.dual.step import choose_beta, choose_grid
 from evenhand.estimators.draws import key_from
-from evenhand.estimators.parity_step import choose_beta, choose_support, solve
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.estimators.selection import is_cv
 from evenhand.exceptions import ConvergenceWarning, InterruptWarning
-from evenhand.solvers import Callback, Progress, make_solver
+from evenhand.solvers import Callback, Progress, Solver, run_and_warn
 from evenhand.tables.model_inputs import Model, TableReader, make_reader, read_weights
 from evenhand.tables.progress import Reporter, showing
 from evenhand.tables.sources import blaming, count_rows
@@ -96,7 +95,7 @@ def fit_table(
         if isinstance(model, ParityPostprocessor):
             _fit_step(model, spool)
         else:
-            model._install_step(_fit_step(model._postprocessor(model.notion_), spool))
+            model._install_step(_fit_step(model._postprocessor(model.cells_), spool))
     return model
 
 
@@ -155,67 +154,56 @@ def _n_features(step: ParityPostprocessor, n_rows: int) -> int:
 
 def _fit_mapped(step: ParityPostprocessor, spool: Spool, callback: Callback) -> ParityPostprocessor:
     """Solve on a sample in memory, then from there on all the rows of the map."""
-    solver = make_solver(step.solver, tol=step.tol, max_iter=step.max_iter, random_state=step.random_state)
-    if getattr(solver, "name", None) == "lp":
+    solver = step._solver()
+    if solver.needs_stored_rows:
         raise ValueError(
-            f'solver="lp" holds all its rows in memory: {spool.n_rows} are too many. Pass solver="auto".'
+            f'solver="{solver.name}" holds all its rows in memory: {spool.n_rows} are too many. '
+            'Pass solver="auto".'
         )
     groups = spool.groups or ()
     epsilon, key = check_epsilon(step.epsilon, groups, spool.strata), key_from(step.random_state)
     start = _fit_sample(step, solver, spool)
-    support, cost, prior = start.policy_.support, start.policy_.cost, spool.group_mass()
-    parity = make_parity(step.parity, support.normalised())
-    slack = epsilon / (support.half_width if parity.in_outcome_units else 1.0)
+    asked = replace(start.step_, group_prior=spool.group_mass(), epsilon=epsilon)
     n_clipped = 0
 
-    def make_problem(rows: Rows) -> DualProblem:
+    def encode(rows: Rows) -> MemoryRows:
         nonlocal n_clipped
-        n_clipped += support.count_outside(rows.scores)
-        return DualProblem.from_rows(
-            rows.scores,
-            rows.group_proba,
-            atoms=support.normalised(),
-            parity=parity,
-            slack=slack,
-            temperature=start.beta_,
-            group_prior=prior,
-            strata=rows.strata,
-            costs=(cost.model(support), cost.rows(support, rows.scores)),
-        )
+        n_clipped += asked.grid.count_outside(rows.scores)
+        return asked.rows(rows)
 
     selected = {name: value for name, value in vars(start).items() if name == "selection_"}
-    with spool.mapped(make_problem) as problem:
-        step._report_clipping(support, n_clipped, spool.n_rows)
-        result = solve(solver, problem, start.multipliers_, callback)
-        tilt = problem.parity.operator.adjoint(result.multipliers)
-        policy = replace(start.policy_, group_prior=prior, tilt=tilt)
+    with spool.mapped(encode) as rows:
+        step._report_clipping(asked.grid, n_clipped, spool.n_rows)
+        problem = asked.problem(rows)
+        result = run_and_warn(solver, problem, start.multipliers_, callback)
         others = {"n_clipped_": n_clipped, "draw_key_": key, **selected}
-        return step._install(problem, result, policy, epsilon, groups, **others)
+        return step._install_fit(asked, problem, result, groups, **others)
 
 
-def _fit_sample(step: ParityPostprocessor, solver: Any, spool: Spool) -> ParityPostprocessor:
+def _fit_sample(step: ParityPostprocessor, solver: Solver[Any], spool: Spool) -> ParityPostprocessor:
     """The step fitted on a sample, with the atoms and the beta of all the rows."""
     rows = spool.sample_rows(_memory_rows(step, spool))
     settings: dict[str, Any] = {}
     if not is_cv(step.beta):
-        settings["beta"] = choose_beta(step.beta, solver, make_cost(step.cost), spool.n_rows)
+        n_rows = spool.n_rows
+        settings["beta"] = choose_beta(step.beta, make_cost(step.cost), n_rows, solver.default_beta(n_rows))
     if isinstance(step.atoms, str) and not is_cv(step.atoms) and spool.n_classes is None:
         settings["atoms"] = automatic_n_atoms(spool.n_rows)
-    support = _cover(step, spool, rows)
-    if np.isfinite(support.bounds).all():
-        settings["bounds"] = support.bounds
-    inside = replace(rows, scores=support.clip(rows.scores))  # what lies outside is counted over all rows
+    grid = _cover(step, spool, rows)
+    if np.isfinite(grid.bounds).all():
+        settings["bounds"] = grid.bounds
+    inside = replace(rows, scores=grid.clip(rows.scores))  # what lies outside is counted over all rows
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a start is all that it has to be
         fitted: ParityPostprocessor = clone(step).set_params(**settings)._fit_rows(inside)
     return fitted
 
 
-def _cover(step: ParityPostprocessor, spool: Spool, rows: Rows) -> Support:
-    """The support of the sample and of the lowest and the highest score of all."""
+def _cover(step: ParityPostprocessor, spool: Spool, rows: Rows) -> Grid:
+    """The grid of the sample and of the lowest and the highest score of all."""
     if spool.n_classes is None:
         scores = np.concatenate([rows.scores, [spool.lowest, spool.highest]])
         weights = None if rows.weights is None else np.append(rows.weights, [0.0, 0.0])
         rows = replace(rows, scores=scores, weights=weights)
     atoms = "auto" if is_cv(step.atoms) else step.atoms
-    return choose_support(atoms, step.bounds, rows, make_cost(step.cost))
+    return choose_grid(atoms, step.bounds, rows.scores, rows.weights, make_cost(step.cost))

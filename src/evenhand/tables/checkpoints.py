@@ -145,8 +145,8 @@ def _require_same_fit(model: Model, saved: Any, path: Path) -> None:
     """Refuse a checkpoint of another fit: to resume would put its models in the place of those given.
 
     The model may be what the stream began with, what the checkpoint holds, or what was on its way between
-    them when it stopped. One that is not fitted has nothing to lose, and files of older versions do not say
-    what their stream began with.
+    them when it stopped. One that is not fitted has nothing to lose, and a model that was saved by hand does
+    not say what its stream began with.
     """
     given, kept = _learned(model), _learned(saved)
     origin = vars(saved).get(_ORIGIN)

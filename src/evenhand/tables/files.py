@@ -93,8 +93,8 @@ def open_dataset(dataset: ds.Dataset, columns: Sequence[str] | None, name: str =
         missing = [each for each in wanted if each not in own]
         if missing:  # Arrow would read gaps, which some models take
             raise TableError(
-                f"{getattr(fragment, 'path', 'A part of the table')} has no column {', '.join(missing)}, which "
-                "the table has elsewhere. Move it away, or give it that column."
+                f"{getattr(fragment, 'path', 'A part of the table')} has no column {', '.join(missing)}, "
+                "which the table has elsewhere. Move it away, or give it that column."
             )
     n_rows = int(dataset.count_rows())
     return Source(lambda start: _read_dataset(dataset, wanted, start, n_rows), n_rows, name)
@@ -111,9 +111,8 @@ def _open_typed(path: str, kind: str, columns: Sequence[str] | None) -> Source:
         content = pa.OSFile(path) if os.path.isfile(path) else pa.BufferReader(file.read())
     if kind == "arrow" and _MAGIC.get(content.read(6)) != kind:  # its format for streams, without an index
         content.seek(0)
-        tables = (
-            _select(pa.Table.from_batches([each]), columns, name) for each in pa.ipc.open_stream(content)
-        )
+        chunks = (pa.Table.from_batches([batch]) for batch in pa.ipc.open_stream(content))
+        tables = (_select(chunk, columns, name) for chunk in chunks)
         return Source(lambda start: skip_rows(tables, start), None, name)
     fragment = format.make_fragment(content)
     return open_dataset(ds.FileSystemDataset([fragment], fragment.physical_schema, format), columns, name)

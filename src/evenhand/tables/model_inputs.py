@@ -62,8 +62,8 @@ class TableReader:
         model = self.model
         if isinstance(model, ParityEstimator):
             (X,) = self.arguments(block)
-            scores, proba = model._nuisances(X, self.keywords(block).get("sensitive_features"))
-            return Rows(scores, proba, tuple(model.groups_.tolist()), None, model.notion_.strata())
+            scores, proba = model.predict_scores(X, **self.keywords(block))
+            return Rows(scores, proba, tuple(model.groups_.tolist()), None, model.cells_.strata())
         given, group_proba = self.arguments(block)
         if groups is None:
             groups = column_labels(group_proba)

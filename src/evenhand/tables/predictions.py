@@ -160,11 +160,8 @@ def _kept_columns(block: Chunk, names: list[str]) -> dict[str, Any]:
 def _continued(options: dict[str, Any]) -> dict[str, Any]:
     """A copy of the options with a seed made a generator: fresh draws go on from block to block."""
     seed = options.get("random_state")
-    return (
-        {**options, "random_state": np.random.default_rng(int(seed))}
-        if isinstance(seed, Integral)
-        else {**options}
-    )
+    going_on = {"random_state": np.random.default_rng(int(seed))} if isinstance(seed, Integral) else {}
+    return {**options, **going_on}
 
 
 def _check_method(model: Model, method: str, ids: str | None) -> None:

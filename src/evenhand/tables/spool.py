@@ -10,7 +10,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +17,7 @@ import numpy as np
 
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import Labels, Rows
-from evenhand.dual.problem import DualProblem
+from evenhand.dual.rows import MemoryRows
 
 BLOCK_ROWS = 65_536
 RELEASE_SECONDS = 0.005  # in which a pass that does nothing but read maps some 50 MB
@@ -26,28 +25,28 @@ RELEASE_SECONDS = 0.005  # in which a pass that does nothing but read maps some 
 _DOUBLE = 8
 
 
-class MappedProblem(DualProblem):
-    """A problem whose rows are a map of a file."""
+class MappedRows(MemoryRows):
+    """Rows whose arrays are maps of a file: read in windows, so that memory does not grow with them."""
 
     __slots__ = ()
 
     def mean_constant(self) -> float:
-        """Mean over the rows of the cost that no atom changes, window by window, as in `gather`."""
+        """Mean over the rows of the cost that no atom changes, window by window, as in `take`."""
         windows = (slice(start, start + BLOCK_ROWS) for start in range(0, self.n_rows, BLOCK_ROWS))
         return math.fsum(
             np.einsum("i,i->", self.weights[window], self.constant[window]) for window in windows
         )
 
-    def gather(self, rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def take(self, places: IntArray) -> MemoryRows:
         """Copies of sorted rows, window by window.
 
         A page holds 512 rows, so a sample touches nearly all of them: at once, all would be in memory.
         """
         edges = range(0, self.n_rows, BLOCK_ROWS)
-        cuts = np.searchsorted(rows, edges)
+        cuts = np.searchsorted(places, edges)
         parts = []
-        for start, first, last in zip(edges, cuts, [*cuts[1:], len(rows)], strict=True):
-            window, inside = slice(start, start + BLOCK_ROWS), rows[first:last] - start
+        for start, first, last in zip(edges, cuts, [*cuts[1:], len(places)], strict=True):
+            window, inside = slice(start, start + BLOCK_ROWS), places[first:last] - start
             parts.append(
                 (
                     self.design[:, window][:, inside],
@@ -56,7 +55,9 @@ class MappedProblem(DualProblem):
                 )
             )
         design, constant, weights = zip(*parts, strict=True)
-        return np.concatenate(design, axis=1), np.concatenate(constant), np.concatenate(weights)
+        return MemoryRows(
+            np.concatenate(design, axis=1), np.concatenate(constant), np.concatenate(weights), self.n_kept
+        )
 
 
 class Spool:
@@ -116,20 +117,19 @@ class Spool:
         return self._as_rows(np.concatenate(parts))
 
     @contextmanager
-    def mapped(self, make_problem: Callable[[Rows], DualProblem]) -> Iterator[DualProblem]:
-        """The problem of all the rows, on a map of a file; `make_problem` gives that of a block.
+    def mapped(self, encode: Callable[[Rows], MemoryRows]) -> Iterator[MappedRows]:
+        """All the rows as a problem takes them, on a map of a file; `encode` does that for a block.
 
         While the block of `with` runs, pages that were read are given back to the system at once: the page
         cache keeps them for as long as nobody needs the memory, and this process holds next to nothing.
         """
         with tempfile.TemporaryFile(dir=self._folder) as file:
-            first = self._write_columns(file, make_problem)
+            n_kept = self._write_columns(file, encode)
             file.flush()
             pages = mmap.mmap(file.fileno(), 0)  # ends with the last array that looks at it
             columns = np.frombuffer(pages, np.float64).reshape(-1, self.n_rows)
             with _released(pages):
-                whole = replace(first, design=columns[:-2], constant=columns[-2], weights=columns[-1])
-                yield MappedProblem(**{field.name: getattr(whole, field.name) for field in fields(whole)})
+                yield MappedRows(columns[:-2], columns[-2], columns[-1], n_kept)
 
     def _blocks(self) -> Iterator[FloatArray]:
         width = (self.n_classes or 1) + self._mass.size + 1
@@ -150,20 +150,18 @@ class Spool:
             return table[:, 0], table[:, 1:-1]
         return table[:, : self.n_classes], table[:, self.n_classes : -1]
 
-    def _write_columns(self, file: Any, make_problem: Callable[[Rows], DualProblem]) -> DualProblem:
-        """Write design, constant and weights column by column, as kernels read them; the first block."""
-        first: DualProblem | None = None
-        start = 0
+    def _write_columns(self, file: Any, encode: Callable[[Rows], MemoryRows]) -> int:
+        """Write design, constant and weights column by column, as kernels read them; the number kept."""
+        n_kept = start = 0
         for block in self._blocks():
-            problem = make_problem(self._as_rows(block))
-            first = first or problem
-            columns = [*problem.design, problem.constant, block[:, -1] / self.total_weight]
+            rows = encode(self._as_rows(block))
+            n_kept = rows.n_kept
+            columns = [*rows.design, rows.constant, block[:, -1] / self.total_weight]
             for number, column in enumerate(columns):
                 file.seek((number * self.n_rows + start) * _DOUBLE)
                 file.write(np.ascontiguousarray(column).tobytes())
             start += len(block)
-        assert first is not None  # nobody maps an empty spool
-        return first
+        return n_kept
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import pyarrow.parquet
 from evenhand._utils.atomic import whole_file
 from evenhand.tables.formats import STANDARD, TableError, find_delimiter, find_format
 
-Write = Callable[[pa.Table], None]
+Write = Callable[[pa.Table], object]
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def _start(kind: str, file: BinaryIO, schema: pa.Schema, delimiter: str, stack: 
             f"Column {lists[0]} holds lists, which a CSV file cannot: write a Parquet or Arrow file."
         )
     file.write(csv_text(pa.table({name: [name] for name in schema.names}), delimiter))
-    return lambda table: file.write(csv_text(table, delimiter)) and None
+    return lambda table: file.write(csv_text(table, delimiter))
 
 
 def csv_text(table: pa.Table, delimiter: str) -> bytes:

@@ -9,12 +9,13 @@ from evenhand._utils.text import plain
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.cli import options as opt
 from evenhand.cli.errors import DataError, ExitCode, NotReachedError, UsageError
-from evenhand.cli.measure import NAMES, compare
+from evenhand.cli.measure import compare
 from evenhand.cli.models import load_model, read_share, rows_for
 from evenhand.cli.rows import LabelledRows, Parts, read_rows
 from evenhand.cli.terminal import Terminal
 from evenhand.evaluation.audit import Audit
 from evenhand.evaluation.audit import audit as measure
+from evenhand.metrics.distances import find_distance
 from evenhand.tables.columns import as_classes, as_numbers, find_column, find_kind
 from evenhand.tables.files import read_table
 from evenhand.tables.formats import require_columns
@@ -54,6 +55,7 @@ def audit(
     ] = None,
     input_format: opt.InputFormat = None,
     delimiter: opt.Delimiter = None,
+    plugin: opt.Plugin = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
     debug: opt.Debug = False,
@@ -85,7 +87,9 @@ def audit(
     terminal.result({"command": "audit", "metric": metric, **found.to_dict()})
     largest = float(found.measures[metric].estimate.max())
     if limit is not None and largest > limit:
-        raise NotReachedError(f"The largest {NAMES[metric][1]} is {largest:.4g}, above {limit:g}.")
+        raise NotReachedError(
+            f"The largest {find_distance(metric).phrase} is {largest:.4g}, above {limit:g}."
+        )
     return ExitCode.OK
 
 
@@ -140,7 +144,7 @@ def _require_filled(rows: LabelledRows, names: list[str]) -> None:
 def show(found: Audit, metric: str, terminal: Terminal) -> None:
     """The distance with its interval and what chance would show, mean and risk; the verdict below."""
     order = np.argsort(-found.measures[metric].estimate, kind="stable")
-    short = NAMES[metric][0]
+    short = find_distance(metric).short
     head = ["group", "rows", short, f"{100 * found.level:g} % interval", "chance"]
     head += ["mean"] if metric != "sup" else []  # classes have none
     head += ["risk"] if "risk" in found.measures else []
@@ -153,7 +157,7 @@ def show(found: Audit, metric: str, terminal: Terminal) -> None:
 def _row(found: Audit, metric: str, place: int) -> list[Any]:
     distance = found.measures[metric]
     row = [
-        found.groups[place],
+        found.names[place],
         f"{found.sizes[place]:.0f}",
         f"{distance.estimate[place]:.3f}",
         f"{distance.low[place]:.3f} to {distance.high[place]:.3f}",

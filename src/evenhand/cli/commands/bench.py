@@ -9,15 +9,14 @@ import typer
 
 from evenhand._kernels import reference
 from evenhand._utils.progress import report_progress
+from evenhand._utils.typing import FloatArray, IntArray
+from evenhand._utils.validation import Rows
 from evenhand.cli import options as opt
 from evenhand.cli.errors import ExitCode
 from evenhand.cli.terminal import Terminal
 from evenhand.datasets import make_population
-from evenhand.dual.grid import automatic_beta
 from evenhand.dual.objective import evaluate, policy_loadings
-from evenhand.dual.parity import make_parity
-from evenhand.dual.policy import SoftmaxPolicy
-from evenhand.dual.problem import DualProblem
+from evenhand.dual.rows import MemoryRows
 from evenhand.estimators.postprocessor import ParityPostprocessor
 
 EXAMPLE = "Example: `evenhand bench --rows 200000`. In a checkout, `make bench` runs all benchmarks."
@@ -64,45 +63,35 @@ def smallest_times(runs: Mapping[str, Callable[[], object]], rounds: int) -> dic
 def _runs(n_rows: int) -> dict[str, Callable[[], object]]:
     data = make_population(n_rows, n_groups=2, random_state=0)
     scores, proba = data.scores, data.group_proba
-    atoms = np.linspace(-1.0, 1.0, N_ATOMS)
-    problem = DualProblem.from_rows(
-        scores,
-        proba,
-        atoms=atoms,
-        parity=make_parity("cdf", atoms),
-        slack=np.full(2, EPSILON),
-        temperature=automatic_beta(n_rows),
-    )
     model = ParityPostprocessor(epsilon=EPSILON, atoms=N_ATOMS, bounds=(-1.0, 1.0), tol=TOLERANCE)
     fitted = ParityPostprocessor(**model.get_params()).fit(scores, proba)
+    problem = fitted.step_.problem(Rows(scores, proba, (0, 1), None))
+    rows = fitted.step_.rows(Rows(scores, proba, (0, 1), None))
     start = np.zeros(problem.multipliers_shape)
     levels = np.random.default_rng(0).random(n_rows)
     return {
-        "NumPy: one gradient pass": lambda: _numpy_pass(problem, start),
+        "NumPy: one gradient pass": lambda: _numpy_pass(rows, *policy_loadings(problem, start)),
         "compiled: one gradient pass": lambda: evaluate(problem, start),
         "compiled: the whole fit": lambda: model.fit(scores, proba),
-        "NumPy: draws": lambda: _numpy_draws(fitted.policy_, problem, fitted.multipliers_, levels),
+        "NumPy: draws": lambda: fitted.atoms_[
+            _numpy_draws(rows, *policy_loadings(problem, fitted.multipliers_), levels)
+        ],
         "compiled: draws": lambda: fitted.policy_.draw(scores, proba, levels),
     }
 
 
-def _numpy_pass(problem: DualProblem, multipliers: np.ndarray) -> float:
-    loadings, offset = policy_loadings(problem, multipliers)
+def _numpy_pass(rows: MemoryRows, loadings: FloatArray, offset: FloatArray) -> float:
     total = 0.0
-    for first in range(0, problem.n_rows, CHUNK):
-        last = min(first + CHUNK, problem.n_rows)
-        total += reference.moments(
-            problem.design, problem.weights, loadings, offset, problem.n_kept, first, last
-        )[0]
+    for first in range(0, rows.n_rows, CHUNK):
+        last = min(first + CHUNK, rows.n_rows)
+        total += reference.moments(rows.design, rows.weights, loadings, offset, rows.n_kept, first, last)[0]
     return total
 
 
-def _numpy_draws(
-    policy: SoftmaxPolicy, problem: DualProblem, multipliers: np.ndarray, levels: np.ndarray
-) -> np.ndarray:
-    loadings, offset = policy_loadings(problem, multipliers)
-    out = np.empty(problem.n_rows, np.int64)
-    for first in range(0, problem.n_rows, CHUNK):
-        last = min(first + CHUNK, problem.n_rows)
-        reference.quantiles_into(out, levels, problem.design, loadings, offset, first, last)
-    return policy.support.atoms[out]
+def _numpy_draws(rows: MemoryRows, loadings: FloatArray, offset: FloatArray, levels: FloatArray) -> IntArray:
+    """The place of each row's draw among the atoms."""
+    out = np.empty(rows.n_rows, np.int64)
+    for first in range(0, rows.n_rows, CHUNK):
+        last = min(first + CHUNK, rows.n_rows)
+        reference.quantiles_into(out, levels, rows.design, loadings, offset, first, last)
+    return out

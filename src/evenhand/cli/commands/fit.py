@@ -58,12 +58,14 @@ def fit(
     holdout: opt.Holdout = "20%",
     beta: opt.Beta = "auto",
     calibration: opt.Calibration = None,
+    solver: opt.Solver = None,
     min_group_size: opt.MinGroupSize = 10,
     merge_small: opt.MergeSmall = False,
     seed: opt.Seed = None,
     jobs: opt.Jobs = None,
     input_format: opt.InputFormat = None,
     delimiter: opt.Delimiter = None,
+    plugin: opt.Plugin = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
     debug: opt.Debug = False,
@@ -77,6 +79,21 @@ def fit(
     require_writable(output, report)
     if epsilon and max_risk_increase is not None:
         raise UsageError("--epsilon and --max-risk-increase exclude each other: the latter chooses epsilon.")
+    settings = model_settings(
+        parity,
+        beta,
+        calibration,
+        seed,
+        jobs,
+        criterion=criterion,
+        pos_label=pos_label,
+        conditional_on=conditional_on,
+        attributes=attributes,
+        cost=None if cost is None else read_cost(cost),
+        cost_matrix=cost_matrix,
+        solver=solver,
+    )
+    settings["epsilon"] = read_epsilon(epsilon or ["0.05"])
     asked = Learning(
         open_source(data, format=input_format, delimiter=delimiter),
         Parts(
@@ -93,20 +110,7 @@ def fit(
         holdout,
         min_group_size,
         merge_small,
-        model_settings(
-            parity,
-            beta,
-            calibration,
-            seed,
-            jobs,
-            criterion=criterion,
-            pos_label=pos_label,
-            conditional_on=conditional_on,
-            attributes=attributes,
-            cost=None if cost is None else read_cost(cost),
-            cost_matrix=cost_matrix,
-        )
-        | {"epsilon": read_epsilon(epsilon or ["0.05"])},
+        settings,
     )
     limit = None if max_risk_increase is None else read_share(max_risk_increase, "--max-risk-increase")
     more = None if unlabeled is None else open_source(unlabeled, delimiter=delimiter)

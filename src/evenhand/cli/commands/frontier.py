@@ -14,8 +14,10 @@ from evenhand.cli.prepare import Learning, Prepared, model_settings, prepare
 from evenhand.cli.rows import Parts
 from evenhand.cli.tasks import AUTO
 from evenhand.cli.terminal import Terminal, share
+from evenhand.dual.parity import find_parity
 from evenhand.evaluation.frontier import Frontier
 from evenhand.evaluation.paths import N_POINTS, FrontierPoint
+from evenhand.metrics.distances import find_distance, own_distances
 from evenhand.tables.sources import open_source
 from evenhand.tables.writing import require_writable, write_frame
 
@@ -57,6 +59,7 @@ def frontier(
     jobs: opt.Jobs = None,
     input_format: opt.InputFormat = None,
     delimiter: opt.Delimiter = None,
+    plugin: opt.Plugin = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
     debug: opt.Debug = False,
@@ -67,6 +70,19 @@ def frontier(
     """
     terminal = Terminal(quiet, as_json)
     require_writable(output, plot)
+    settings = model_settings(
+        parity,
+        beta,
+        calibration,
+        seed,
+        jobs,
+        criterion=criterion,
+        pos_label=pos_label,
+        conditional_on=conditional_on,
+        attributes=attributes,
+        cost=None if cost is None else read_cost(cost),
+        cost_matrix=cost_matrix,
+    )
     asked = Learning(
         open_source(data, format=input_format, delimiter=delimiter),
         Parts(
@@ -83,26 +99,16 @@ def frontier(
         holdout,
         min_group_size,
         merge_small,
-        model_settings(
-            parity,
-            beta,
-            calibration,
-            seed,
-            jobs,
-            criterion=criterion,
-            pos_label=pos_label,
-            conditional_on=conditional_on,
-            attributes=attributes,
-            cost=None if cost is None else read_cost(cost),
-            cost_matrix=cost_matrix,
-        ),
+        settings,
     )
     epsilons = [read_share(each, "--epsilon") for piece in epsilon or () for each in piece.split(",")]
     prepared = prepare(asked, terminal)
     if prepared.test is None:
         raise UsageError("frontier measures on held-out rows: set --holdout above 0.")
     path = trace(prepared, epsilons, terminal)
-    finish(path, prepared.task.path_metric, output, plot, terminal)
+    own = find_parity(prepared.model.parity).metric
+    metric = own if own in own_distances() else prepared.task.path_metric
+    finish(path, metric, output, plot, terminal)
     return ExitCode.OK
 
 
@@ -160,7 +166,7 @@ def show(path: Frontier, metric: str, terminal: Terminal) -> None:
         for point, increase in zip(path.points, path.risk_increase, strict=True)
     ]
     rows.append(["no parity step", f"{path.base.risk:.4g}", "", f"{path.base.largest(metric):.3f}"])
-    terminal.table(["epsilon", "risk", "increase", f"largest {metric.upper()}"], rows)
+    terminal.table(["epsilon", "risk", "increase", f"largest {find_distance(metric).short}"], rows)
 
 
 def _largest(point: FrontierPoint, metric: str) -> str:
@@ -168,5 +174,5 @@ def _largest(point: FrontierPoint, metric: str) -> str:
 
 
 def _base(path: Frontier, metric: str) -> dict[str, Any]:
-    by_group = zip(map(str, path.base.groups), path.base.distances[metric], strict=True)
+    by_group = zip(map(str, path.base.labels), path.base.distances(metric), strict=True)
     return {"risk": path.base.risk, f"max_{metric}": path.base.largest(metric), metric: dict(by_group)}

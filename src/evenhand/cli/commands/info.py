@@ -4,11 +4,12 @@ from typing import Any
 
 import numpy as np
 
+from evenhand._utils.labels import label_text
 from evenhand.cli import options as opt
 from evenhand.cli.errors import ExitCode
 from evenhand.cli.models import label_cell, load_model, model_kinds
 from evenhand.cli.terminal import Terminal
-from evenhand.reporting.words import label_text, within_text
+from evenhand.reporting.words import within_text
 
 EXAMPLE = "Example: `evenhand info model.evenhand`"
 
@@ -16,6 +17,7 @@ EXAMPLE = "Example: `evenhand info model.evenhand`"
 def info(
     model: opt.ModelFile,
     trust: opt.Trust = None,
+    plugin: opt.Plugin = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
     debug: opt.Debug = False,
@@ -30,7 +32,7 @@ def info(
         f"{found['class']} with parity {certificate.parity!r}{among}, {found['predicts']}, "
         f"beta {found['beta']:.4g}. The solver: {certificate.message}"
     )
-    within = not loaded.notion_.is_plain
+    within = not loaded.cells_.is_plain
     columns = (
         [label_text(group, within=within) for group in certificate.groups],
         found["shares"],

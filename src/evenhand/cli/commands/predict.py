@@ -53,6 +53,7 @@ def predict(
     input_format: opt.InputFormat = None,
     output_format: opt.OutputFormat = None,
     delimiter: opt.Delimiter = None,
+    plugin: opt.Plugin = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
     debug: opt.Debug = False,

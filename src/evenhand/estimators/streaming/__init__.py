@@ -2,8 +2,8 @@
 
 from evenhand.estimators.streaming.moments import Moments
 from evenhand.estimators.streaming.monitor import FALSE_ALARM_ROWS, Drift, Monitor
-from evenhand.estimators.streaming.partial import OnDrift, PartialFit, heard_by
-from evenhand.estimators.streaming.state import BLOCK_ROWS, Record, Standing, Stream
+from evenhand.estimators.streaming.partial_fit import OnDrift, PartialFit, check_on_drift
+from evenhand.estimators.streaming.state import BLOCK_ROWS, Record, Stream
 
 __all__ = [
     "BLOCK_ROWS",
@@ -14,7 +14,6 @@ __all__ = [
     "OnDrift",
     "PartialFit",
     "Record",
-    "Standing",
     "Stream",
-    "heard_by",
+    "check_on_drift",
 ]

@@ -1,9 +1,9 @@
 """One more block of rows: measure, compare, blend, and now and then solve again.
 
 The solver never sees the stream. When a solve is due it sees the last block, corrected by what the whole
-stream says of the gradient at the standing policy:
+stream says of the gradient at its policy:
 
-    min_Phi  F_block(Phi) + <V_stream - V_block, Phi>        (V at the standing Phi)
+    min_Phi  F_block(Phi) + <V_stream - V_block, Phi>        (V at the stream's Phi)
 
 The block brings the curvature, the stream the gradient; the solution is that of the stream up to the noise
 of the block's curvature times the length of the move, which is short. The running moments then move along
@@ -19,17 +19,22 @@ import numpy as np
 from evenhand._kernels.blas import one_blas_thread
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import Rows
-from evenhand.dual.costs import RowCosts, Squared
-from evenhand.dual.grid import Support, check_beta, paper_beta
+from evenhand.dual.costs import Squared
+from evenhand.dual.grid import Grid, check_beta, paper_beta
 from evenhand.dual.imbalance import ImbalanceModel, stratum_sums
-from evenhand.dual.parity import make_parity
 from evenhand.dual.problem import DualProblem
-from evenhand.estimators.parity_step import choose_support
+from evenhand.dual.step import ParityStep, choose_grid
 from evenhand.estimators.streaming.grid import Extension, carry_multipliers, extend, find_extension
 from evenhand.estimators.streaming.moments import Moments, measure, moment_shift
-from evenhand.estimators.streaming.monitor import Drift, Monitor, alarm_threshold, find_drift, forecast_errors
-from evenhand.estimators.streaming.state import Record, Settings, Standing, Stream
-from evenhand.solvers import Auto, Batch, Lbfgs, Solver, Status, run
+from evenhand.estimators.streaming.monitor import (
+    Drift,
+    Monitor,
+    alarm_threshold,
+    find_drift,
+    forecast_errors,
+)
+from evenhand.estimators.streaming.state import Record, Settings, Stream
+from evenhand.solvers import Auto, Solver, Status, run
 from evenhand.solvers.stochastic import StochasticSolver, StochasticState
 
 # What "auto" stands for: the risk on new rows was 0.999 of that of a fit with 201 atoms and beta = 10 000
@@ -52,57 +57,36 @@ def take_block(
             return _go_on(stream, stream.record, scores, proba, settings)
         if stream.violation_before is None:
             return _begin(stream, scores, proba, settings), ()
-        record = _take_over(stream, stream.violation_before, scores, proba, settings)
+        record = _take_over(stream, stream.violation_before, scores, proba)
         return _go_on(replace(stream, violation_before=None), record, scores, proba, settings)
 
 
-def solve_rows(scores: FloatArray, group_proba: FloatArray, settings: Settings) -> Standing:
-    """The policy of a few rows that are all there; without any tilt where a group has no share yet."""
+def solve_rows(
+    scores: FloatArray, group_proba: FloatArray, settings: Settings
+) -> tuple[ParityStep, FloatArray]:
+    """Step and multipliers of a few rows that are all there; zeros where a group has no share yet."""
     proba = round_proba(group_proba, settings.strata)
-    rows = Rows(scores, proba, settings.groups, None, settings.strata)
-    support = choose_support(_first_atoms(settings), settings.bounds, rows, settings.cost)
     prior = proba.mean(axis=0)
-    parity = make_parity(settings.parity, support.normalised())
-    blank = np.zeros((parity.operator.n_rows, len(prior)))
-    beta = _temperature(settings, len(scores), 0.0)
-    standing = Standing(settings.parity, support, prior, blank, beta, settings.strata, settings.cost)
-    if len(scores) < FIRST_MARK or not (prior > 0).all():
-        return replace(standing, group_prior=np.full(len(prior), 1.0 / len(prior)))
-    problem = make_problem(standing, scores, proba, settings)
-    return replace(standing, multipliers=_run(settings, len(scores), problem))
-
-
-def make_problem(
-    standing: Standing, scores: FloatArray, proba: FloatArray, settings: Settings
-) -> DualProblem:
-    """The dual problem of some rows on the scale of the standing policy."""
-    costs = standing.cost.rows(standing.support, scores)
-    rounded = RowCosts(_rounded(costs.features), _rounded(costs.constant))
-    return _assemble(standing, rounded, proba, settings)
-
-
-def empty_problem(standing: Standing, settings: Settings) -> DualProblem:
-    """The same without any rows."""
-    n_features = standing.cost.model(standing.support).loadings.shape[1]
-    rows = RowCosts(np.empty((n_features, 0)), np.empty(0))
-    return _assemble(standing, rows, np.empty((0, len(standing.group_prior))), settings)
-
-
-def _assemble(standing: Standing, rows: RowCosts, proba: FloatArray, settings: Settings) -> DualProblem:
-    support, parity = standing.support, standing.make_parity()
-    unit = support.half_width if parity.in_outcome_units else 1.0
-    return DualProblem.from_rows(
-        rows.constant,  # scores, of which the costs are given
-        proba,
-        atoms=support.normalised(),
-        parity=parity,
-        slack=settings.epsilon / unit,
-        temperature=standing.temperature,
-        group_prior=standing.group_prior,
-        weights=np.full(len(proba), 1.0 / max(len(proba), 1)),
-        strata=standing.strata,
-        costs=(standing.cost.model(support), rows),
+    enough = len(scores) >= FIRST_MARK and bool((prior > 0).all())
+    step = ParityStep(
+        grid=choose_grid(_first_atoms(settings), settings.bounds, scores, None, settings.cost),
+        parity=settings.parity,
+        cost=settings.cost,
+        group_prior=prior if enough else np.full(len(prior), 1.0 / len(prior)),
+        strata=settings.strata,
+        epsilon=settings.epsilon,
+        beta=_temperature(settings, len(scores), 0.0),
     )
+    if not enough:
+        return step, np.zeros(step.empty_problem().multipliers_shape)
+    return step, _run(settings, len(scores), block_problem(step, scores, proba))
+
+
+def block_problem(step: ParityStep, scores: FloatArray, proba: FloatArray) -> DualProblem:
+    """The dual problem of some rows, whose costs are rounded so that any batch gives the same bits."""
+    rows = step.rows(Rows(scores, proba, (), None, step.strata))
+    rows.design[rows.n_kept :] = _rounded(rows.design[rows.n_kept :])
+    return step.problem(replace(rows, constant=_rounded(rows.constant)))
 
 
 def round_proba(group_proba: FloatArray, strata: IntArray | None = None) -> FloatArray:
@@ -126,23 +110,26 @@ def _rounded(values: FloatArray) -> FloatArray:
 
 def _begin(stream: Stream, scores: FloatArray, proba: FloatArray, settings: Settings) -> Stream:
     """The stream after its first block, solved for itself."""
-    standing = solve_rows(scores, proba, settings)
-    problem = make_problem(standing, scores, proba, settings)
-    moments = measure(problem, proba, standing.multipliers, standing.strata)
-    record = _first_record(problem, moments, len(scores))
-    n_clipped = stream.n_clipped + standing.support.count_outside(scores)
-    limit = GROWTH * problem.n_atoms
-    return replace(stream, standing=standing, record=record, most_atoms=limit, n_clipped=n_clipped, mark=0)
+    step, multipliers = solve_rows(scores, proba, settings)
+    problem = block_problem(step, scores, proba)
+    moments = measure(problem, proba, multipliers, step.strata)
+    return replace(
+        stream,
+        step=step,
+        multipliers=multipliers,
+        record=_first_record(problem, moments, len(scores)),
+        most_atoms=GROWTH * problem.n_atoms,
+        n_clipped=stream.n_clipped + step.grid.count_outside(scores),
+        mark=0,
+    )
 
 
-def _take_over(
-    stream: Stream, violation: FloatArray, scores: FloatArray, proba: FloatArray, settings: Settings
-) -> Record:
+def _take_over(stream: Stream, violation: FloatArray, scores: FloatArray, proba: FloatArray) -> Record:
     """The record of a fit before the stream, whose rows are gone: a block tells what the fit did not note."""
-    standing = stream.standing
-    problem = make_problem(standing, scores, proba, settings)
-    moments = measure(problem, proba, standing.multipliers, standing.strata)
-    moments = moments.matched(violation, standing.group_prior, problem.parity.operator)
+    step = stream.step
+    problem = block_problem(step, scores, proba)
+    moments = measure(problem, proba, stream.multipliers, step.strata)
+    moments = moments.matched(violation, step.group_prior, problem.parity.operator)
     return _first_record(problem, moments, stream.n_before)
 
 
@@ -161,20 +148,22 @@ def _go_on(
     stream: Stream, record: Record, scores: FloatArray, proba: FloatArray, settings: Settings
 ) -> tuple[Stream, tuple[Drift, ...]]:
     """Compare the block with the stream, add it, and solve again where that is due."""
-    standing, n_rows = stream.standing, len(scores)
-    problem = make_problem(standing, scores, proba, settings)
-    block = measure(problem, proba, standing.multipliers, standing.strata)
+    problem = block_problem(stream.step, scores, proba)
+    block = measure(problem, proba, stream.multipliers, stream.step.strata)
     record, alarms = _watch(stream, record, block, problem, settings)
-    record = _blend(record, block, n_rows, settings.half_life, forget=bool(alarms))
+    record = _blend(record, block, len(scores), settings.half_life, forget=bool(alarms))
     wider = _widened(stream, scores, settings)
     due = record.since >= SOLVE_AGAIN * record.weight or bool(alarms)
     if isinstance(settings.solver, StochasticSolver) and (record.moments.prior > 0).all():
-        walk = _walk_on(settings.solver, record, standing, scores, proba, settings)
-        record, due = replace(record, walk=walk), not np.array_equal(walk.multipliers, standing.multipliers)
-    if due or wider is not standing.support:
-        standing, record = _solve(standing, record, block, wider, scores, proba, settings)
-    n_clipped = stream.n_clipped + standing.support.count_outside(scores)
-    return replace(stream, standing=standing, record=record, n_clipped=n_clipped), alarms
+        solver_state = _feed_solver(settings.solver, record, stream, scores, proba, settings)
+        record, due = (
+            replace(record, solver_state=solver_state),
+            not np.array_equal(solver_state.multipliers, stream.multipliers),
+        )
+    stream = replace(stream, record=record)
+    if due or wider is not stream.step.grid:
+        stream = _solve(stream, record, block, wider, scores, proba, settings)
+    return replace(stream, n_clipped=stream.n_clipped + stream.step.grid.count_outside(scores)), alarms
 
 
 def _watch(
@@ -187,7 +176,6 @@ def _watch(
     n_rows = problem.n_rows
     errors = forecast_errors(block, record.moments, operator, n_rows, record.n_equal)
     monitor = record.monitor.after(errors)
-    unit = stream.standing.support.half_width if problem.parity.in_outcome_units else 1.0
     alarms = find_drift(
         monitor,
         block,
@@ -195,7 +183,7 @@ def _watch(
         operator,
         threshold=alarm_threshold(2 * errors.size, n_rows),
         n_rows=stream.n_rows,
-        unit=unit,
+        unit=stream.step.unit,
         groups=settings.groups,
     )
     if alarms:
@@ -220,69 +208,57 @@ def _blend(record: Record, block: Moments, n_rows: int, half_life: float | None,
     )
 
 
-def _widened(stream: Stream, scores: FloatArray, settings: Settings) -> Support:
-    """The support that covers the block too; the same object where nothing is to be done."""
-    support = stream.standing.support
-    if not settings.may_extend or not support.count_outside(scores):
-        return support
-    extension = find_extension(support, scores, stream.most_atoms)
-    return extend(support, extension) if extension else support
+def _widened(stream: Stream, scores: FloatArray, settings: Settings) -> Grid:
+    """The grid that covers the block too; the same object where nothing is to be done."""
+    grid = stream.step.grid
+    if not settings.may_extend or not grid.count_outside(scores):
+        return grid
+    extension = find_extension(grid, scores, stream.most_atoms)
+    return extend(grid, extension) if extension else grid
 
 
 def _solve(
-    standing: Standing,
+    stream: Stream,
     record: Record,
     block: Moments,
-    support: Support,
+    grid: Grid,
     scores: FloatArray,
     proba: FloatArray,
     settings: Settings,
-) -> tuple[Standing, Record]:
-    """A new policy from the stream's gradient and the block's curvature; `block` is under the old one."""
-    prior = record.moments.prior
-    if not (prior > 0).all():
-        return standing, replace(record, since=0)  # a group that nobody may be in yet: no tilt until then
-    stream = record.moments
-    if support is not standing.support:
-        standing, stream, block = _on_wider_grid(standing, support, stream, block)
-        record = replace(record, monitor=record.monitor.on_wider_grid(len(standing.multipliers)), walk=None)
-    temperature = _temperature(settings, record.weight, standing.temperature)
-    begin = replace(standing, group_prior=prior, temperature=temperature)
-    problem = make_problem(begin, scores, proba, settings)
-    shift = moment_shift(block, stream, prior)  # the same under any policy, as moments are carried
-    found = _next_multipliers(problem, begin, record, shift, settings)
-    end = replace(begin, multipliers=found)
+) -> Stream:
+    """The stream with a new policy, from its own gradient and the curvature of the block."""
+    prior, past = record.moments.prior, record.moments
+    if not (prior > 0).all():  # a group that nobody may be in yet: no tilt until then
+        return replace(stream, record=replace(record, since=0))
+    step, multipliers = stream.step, stream.multipliers
+    if grid is not step.grid:
+        step, multipliers, past, block = _on_wider_grid(step, multipliers, grid, past, block)
+        record = replace(record, monitor=record.monitor.on_wider_grid(len(multipliers)), solver_state=None)
+    begin = replace(step, group_prior=prior, beta=_temperature(settings, record.weight, step.beta))
+    problem = block_problem(begin, scores, proba)
+    if record.solver_state is not None:
+        found = record.solver_state.multipliers
+    else:
+        shift = moment_shift(block, past, prior)  # the same under any policy, as moments are carried
+        found = _run(settings, record.weight, replace(problem, moment_shift=shift), multipliers)
     stop = measure(problem, proba, found, begin.strata)
-    rise = _tilted(end, block, stream) - _tilted(standing, block, stream)
-    record = replace(
-        record,
-        moments=stream.carried(block, stop, rise),
-        since=0,
-        n_solves=record.n_solves + 1,
-    )
-    if record.walk is not None:  # its policies leap from plan to plan, too far for a block to speak for all
+    rise = _tilted(begin, found, block, past) - _tilted(step, multipliers, block, past)
+    record = replace(record, moments=past.carried(block, stop, rise), since=0, n_solves=record.n_solves + 1)
+    if (
+        record.solver_state is not None
+    ):  # its policies leap from plan to plan, too far for a block to speak for all
         n_rows = float(problem.n_rows)
         monitor = Monitor.fresh(*problem.multipliers_shape)
         record = replace(record, moments=stop, weight=n_rows, squares=n_rows, monitor=monitor)
-    return end, record
+    return replace(stream, step=begin, multipliers=found, record=record)
 
 
-def _tilted(standing: Standing, block: Moments, stream: Moments) -> float:
+def _tilted(step: ParityStep, multipliers: FloatArray, block: Moments, past: Moments) -> float:
     """`<Phi, V_stream - V_block>`, at the prior of the policy."""
-    imbalance = ImbalanceModel.from_prior(standing.group_prior, standing.strata)
-    shift = moment_shift(block, stream, standing.group_prior)
-    tilt = standing.make_parity().operator.adjoint(standing.multipliers)
+    imbalance = ImbalanceModel.from_prior(step.group_prior, step.strata)
+    shift = moment_shift(block, past, step.group_prior)
+    tilt = step.make_parity().operator.adjoint(multipliers)
     return float((tilt * (shift.T @ imbalance.mixing)).sum())
-
-
-def _next_multipliers(
-    problem: DualProblem, begin: Standing, record: Record, shift: FloatArray, settings: Settings
-) -> FloatArray:
-    """Of the deterministic solver on the corrected block, or what a stochastic one has come to."""
-    if record.walk is not None:
-        return record.walk.multipliers
-    corrected = replace(problem, moment_shift=shift)
-    return _run(settings, record.weight, corrected, begin.multipliers)
 
 
 def _run(
@@ -295,51 +271,47 @@ def _run(
     return found.multipliers
 
 
-def _walk_on(
+def _feed_solver(
     solver: StochasticSolver,
     record: Record,
-    standing: Standing,
+    stream: Stream,
     scores: FloatArray,
     proba: FloatArray,
     settings: Settings,
 ) -> StochasticState:
     """A stochastic solver after the rows of the block, one by one."""
-    standing = replace(standing, group_prior=record.moments.prior)
-    problem = make_problem(standing, scores, proba, settings)
-    walk, half_life = record.walk, settings.half_life
-    if walk is None or walk.iterate.shape[2] != problem.multipliers_shape[0]:
-        fresh = replace(solver, n_steps=problem.n_rows).init(problem, standing.multipliers)
-        walk = _before_plan(fresh, max(int(record.weight) - problem.n_rows, problem.n_rows))
-    elif half_life is not None and walk.n_gradient_rows >= walk.budget > half_life:
-        walk = _before_plan(walk, int(half_life))  # plans no longer than memory
-    return solver.feed(problem, walk)
+    step = replace(stream.step, group_prior=record.moments.prior)
+    problem = block_problem(step, scores, proba)
+    solver_state, half_life = record.solver_state, settings.half_life
+    if solver_state is None or solver_state.iterate.shape[2] != problem.multipliers_shape[0]:
+        fresh = replace(solver, n_steps=problem.n_rows).init(problem, stream.multipliers)
+        solver_state = _before_plan(fresh, max(int(record.weight) - problem.n_rows, problem.n_rows))
+    elif half_life is not None and solver_state.n_gradient_rows >= solver_state.budget > half_life:
+        solver_state = _before_plan(solver_state, int(half_life))  # plans no longer than memory
+    return solver.feed(problem, solver_state)
 
 
-def _before_plan(walk: StochasticState, n_rows: int) -> StochasticState:
+def _before_plan(solver_state: StochasticState, n_rows: int) -> StochasticState:
     """The walk with `n_rows` behind it and a plan for as many to begin."""
-    return replace(walk, n_gradient_rows=n_rows, budget=n_rows)
+    return replace(solver_state, n_gradient_rows=n_rows, budget=n_rows)
 
 
 def _on_wider_grid(
-    standing: Standing, support: Support, stream: Moments, block: Moments
-) -> tuple[Standing, Moments, Moments]:
+    step: ParityStep, multipliers: FloatArray, grid: Grid, past: Moments, block: Moments
+) -> tuple[ParityStep, FloatArray, Moments, Moments]:
     """The same policy and moments on a grid with more atoms; its temperature in the users' units stays."""
-    old = standing.support
-    left = int(np.searchsorted(support.atoms, old.atoms[0]))
-    right = len(support.atoms) - len(old.atoms) - left
-    before, after = standing.make_parity(), make_parity(standing.parity, support.normalised())
-    ratio = standing.cost.unit(old) / standing.cost.unit(support)
-    wider = replace(
-        standing,
-        support=support,
-        multipliers=carry_multipliers(standing.multipliers, before, after, Extension(left, right), ratio),
-        temperature=standing.temperature / ratio,
-    )
+    old, cost = step.grid, step.cost
+    left = int(np.searchsorted(grid.atoms, old.atoms[0]))
+    right = len(grid.atoms) - len(old.atoms) - left
+    ratio = cost.unit(old) / cost.unit(grid)
+    wider = replace(step, grid=grid, beta=step.beta / ratio)
+    extension = Extension(left, right)
+    carried = carry_multipliers(multipliers, step.make_parity(), wider.make_parity(), extension, ratio)
     scale = None
-    if isinstance(standing.cost, Squared):
-        scale = old.half_width / support.half_width, (old.centre - support.centre) / support.half_width
-    stream, block = (m.on_wider_grid(left, right, ratio, scale) for m in (stream, block))
-    return wider, stream, block
+    if isinstance(cost, Squared):
+        scale = old.half_width / grid.half_width, (old.centre - grid.centre) / grid.half_width
+    past, block = (each.on_wider_grid(left, right, ratio, scale) for each in (past, block))
+    return wider, carried, past, block
 
 
 def _first_atoms(settings: Settings) -> Any:
@@ -355,10 +327,9 @@ def _temperature(settings: Settings, n_rows: float, now: float) -> float:
     return max(now, beta) if isinstance(settings.beta, str) else now or beta
 
 
-def _solver(settings: Settings, n_rows: float) -> Solver[Any] | Auto:
+def _solver(settings: Settings, n_rows: float) -> Solver[Any]:
     """The deterministic solver, as precise as the rows deserve."""
-    if isinstance(settings.solver, StochasticSolver):
-        return Auto(tol=max(settings.tol, RELATIVE_TOL / math.sqrt(n_rows)))
-    if isinstance(settings.solver, Auto | Batch | Lbfgs):
-        return replace(settings.solver, tol=max(settings.tol, RELATIVE_TOL / math.sqrt(n_rows)))
-    return settings.solver
+    solver = settings.solver
+    if isinstance(solver, StochasticSolver):
+        solver = Auto(tol=settings.tol)
+    return solver.loosened(RELATIVE_TOL / math.sqrt(n_rows))

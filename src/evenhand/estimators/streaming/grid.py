@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evenhand._utils.typing import FloatArray
-from evenhand.dual.grid import MARGIN, Support, range_without_outliers
+from evenhand.dual.grid import MARGIN, Grid, range_without_outliers
 from evenhand.dual.parity import Parity
 
 MOST = 2.0**52  # more than there is room for, and a number where a share of infinity is none
@@ -24,36 +24,36 @@ class Extension:
         return self.left + self.right > 0
 
 
-def find_extension(support: Support, scores: FloatArray, most_atoms: int) -> Extension:
+def find_extension(grid: Grid, scores: FloatArray, most_atoms: int) -> Extension:
     """The atoms that cover `scores`, far outliers left out, and a margin; as many as there is room for.
 
-    >>> from evenhand.dual.grid import uniform_support
-    >>> find_extension(uniform_support(0.0, 10.0, 11), np.array([5.0, 12.1]), 101)
+    >>> from evenhand.dual.grid import uniform_grid
+    >>> find_extension(uniform_grid(0.0, 10.0, 11), np.array([5.0, 12.1]), 101)
     Extension(left=0, right=3)
     """
     low, high = range_without_outliers(scores)
-    step = float(support.atoms[-1] - support.atoms[0]) / (len(support.atoms) - 1)
-    beyond = [support.bounds[0] - low, high - support.bounds[1]]
+    step = float(grid.atoms[-1] - grid.atoms[0]) / (len(grid.atoms) - 1)
+    beyond = [grid.bounds[0] - low, high - grid.bounds[1]]
     if not max(beyond) > 0 or not math.isfinite(step):
         return Extension(0, 0)
     margin = MARGIN * (high - low)
     wanted = [math.ceil(min((extra + margin) / step, MOST)) if extra > 0 else 0 for extra in beyond]
-    room = max(most_atoms - len(support.atoms), 0)
+    room = max(most_atoms - len(grid.atoms), 0)
     if sum(wanted) > room:  # a range that keeps growing must not take the memory with it
         left = min(wanted[0], room * wanted[0] // sum(wanted))
         wanted = [left, room - left]
     return Extension(*wanted)
 
 
-def extend(support: Support, extension: Extension) -> Support:
+def extend(grid: Grid, extension: Extension) -> Grid:
     """The same atoms, bit for bit, and more at the ends with the same spacing."""
-    atoms = support.atoms
+    atoms = grid.atoms
     step = (atoms[-1] - atoms[0]) / (len(atoms) - 1)
     left = atoms[0] - step * np.arange(extension.left, 0, -1)
     right = atoms[-1] + step * np.arange(1, extension.right + 1)
-    low, high = support.bounds
+    low, high = grid.bounds
     bounds = float(left[0]) if extension.left else low, float(right[-1]) if extension.right else high
-    return replace(support, atoms=np.concatenate([left, atoms, right]), bounds=bounds)
+    return replace(grid, atoms=np.concatenate([left, atoms, right]), bounds=bounds)
 
 
 def carry_multipliers(

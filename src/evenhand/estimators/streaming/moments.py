@@ -1,23 +1,25 @@
 """What a policy does to a stream, as running means: all that is kept of rows that have gone by."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 
-from evenhand._kernels.chunks import map_chunks
-from evenhand._kernels.softmax import LOG_2, moments
+from evenhand._kernels.softmax import LOG_2
+from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import FloatArray, IntArray
-from evenhand.dual.imbalance import ImbalanceModel, stratum_sums
+from evenhand.dual.imbalance import ImbalanceModel, strata_faults, stratum_sums
 from evenhand.dual.objective import policy_loadings
 from evenhand.dual.parity import Operator, matrix
 from evenhand.dual.problem import DualProblem
+from evenhand.dual.rows import stored_rows
 
 _TINY = np.finfo(float).tiny  # in place of a share of zero, whose quotient is not used
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moments:
+class Moments(Stored):
     """Means over rows under one policy, in normalised units; none of them depends on the prior.
 
     A row has a share J_s of each group, and T_s of the stratum that the group is in: `tau_s` and one, where
@@ -34,6 +36,23 @@ class Moments:
     peak: float  # E[max_l], the same at beta = infinity
     constant: float  # mean cost that no atom changes
     strata: IntArray | None  # stratum of each group, as in `ImbalanceModel`
+
+    def faults(self) -> Iterator[str]:
+        """One row of moments for each group and feature, over the same atoms."""
+        if not is_floats(self.groups, None, None):
+            yield "its moments of the groups are not a table of numbers"
+        n_groups, n_atoms = self.groups.shape
+        if not is_floats(self.squares, n_groups, n_atoms) or not is_floats(self.crossed, n_groups, n_atoms):
+            yield "its moments of the groups do not have the same shape"
+        elif not is_floats(self.prior, n_groups):
+            yield "its prior is not one share for each group"
+        elif not is_floats(self.policy, n_atoms):
+            yield "its mean policy is not over the same atoms"
+        elif not is_floats(self.costs, None, n_atoms):
+            yield "its moments of the costs are not over the same atoms"
+        if not all(type(number) is float for number in (self.smooth, self.peak, self.constant)):
+            yield "its means are not numbers"
+        yield from strata_faults(self.strata, self.prior)
 
     @property
     def stratum_prior(self) -> FloatArray:
@@ -133,16 +152,19 @@ def measure(
 ) -> Moments:
     """The moments of the rows of `problem` under the policy of `multipliers`, in one pass."""
     loadings, offset = policy_loadings(problem, multipliers)
+    rows = stored_rows(problem.rows, "A stream")
     shares, n_groups, n_kept = group_proba.T, group_proba.shape[1], problem.n_kept
     # what the kernel takes moments of comes first; no logit looks at the shares themselves
     watched = [shares, shares**2]
     if strata is not None:  # else shares sum to one, and what is left out here follows
         watched += [shares * stratum_sums(group_proba, strata).T, np.ones((1, problem.n_rows))]
     n_watched = sum(map(len, watched))
-    design = np.concatenate([*watched, problem.design[n_kept:], problem.design[:n_kept]])
+    design = np.concatenate([*watched, rows.design[n_kept:], rows.design[:n_kept]])
     unseen = np.zeros((problem.n_atoms, n_watched))
     wide = np.concatenate([unseen, loadings[:, n_kept:], loadings[:, :n_kept]], axis=1)
-    sums, smooth, peak = _sum_moments(problem, design, wide, offset)
+    wide_rows = replace(rows, design=design, n_kept=len(design) - n_kept)
+    found = wide_rows.moments(wide, offset)
+    sums = found.columns
     groups = sums[:n_groups]
     unit = LOG_2 / problem.temperature
     return Moments(
@@ -151,32 +173,12 @@ def measure(
         crossed=groups if strata is None else sums[2 * n_groups : 3 * n_groups],
         policy=groups.sum(axis=0) if strata is None else sums[3 * n_groups],
         costs=sums[n_watched:],
-        prior=problem.weights @ group_proba,
-        smooth=smooth * unit,
-        peak=peak * unit,
-        constant=problem.mean_constant(),
+        prior=rows.weights @ group_proba,
+        smooth=found.smooth * unit,
+        peak=found.peak * unit,
+        constant=rows.mean_constant(),
         strata=strata,
     )
-
-
-def _sum_moments(
-    problem: DualProblem, design: FloatArray, loadings: FloatArray, offset: FloatArray
-) -> tuple[FloatArray, float, float]:
-    """Moments of all rows of `design` but the kept imbalances, which come last; smooth and hard maximum."""
-    n_moments = len(design) - problem.n_kept
-
-    def run(start: int, stop: int) -> tuple[float, FloatArray, float]:
-        part: tuple[float, FloatArray, float] = moments(
-            design, problem.weights, loadings, offset, n_moments, start, stop
-        )
-        return part
-
-    sums, smooth, peak = np.zeros((n_moments, problem.n_atoms)), 0.0, 0.0
-    for part_smooth, part, part_peak in map_chunks(run, problem.n_rows, problem.n_atoms):
-        sums += part
-        smooth += part_smooth
-        peak += part_peak
-    return sums, smooth, peak
 
 
 def moment_shift(here: Moments, stream: Moments, prior: FloatArray) -> FloatArray:

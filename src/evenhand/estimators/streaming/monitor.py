@@ -13,7 +13,7 @@ give a false alarm once in `FALSE_ALARM_ROWS` rows at most, on average: their ra
 hang together.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -21,6 +21,7 @@ from typing import Literal
 import numpy as np
 from scipy.optimize import brentq
 
+from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import FloatArray
 from evenhand.dual.parity import Operator, matrix
 from evenhand.estimators.streaming.moments import Moments
@@ -51,11 +52,16 @@ class Drift:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Monitor:
+class Monitor(Stored):
     """The charts: one for each entry of the violation, and in the last row one for each share."""
 
     up: FloatArray  # (n_constraints + 1, n_groups)
     down: FloatArray
+
+    def faults(self) -> Iterator[str]:
+        """Two tables of one shape."""
+        if not is_floats(self.up, None, None) or not is_floats(self.down, *self.up.shape):
+            yield "its charts do not have the same shape"
 
     @classmethod
     def fresh(cls, n_constraints: int, n_groups: int) -> "Monitor":

@@ -1,23 +1,23 @@
 """What a stream leaves behind between two rows: O(n_atoms * n_groups) numbers, and a block not yet full."""
 
-from collections.abc import Hashable
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from evenhand._utils.stored import Stored, is_count, is_floats
 from evenhand._utils.typing import FloatArray, IntArray
-from evenhand.certificates import Measures
-from evenhand.dual.costs import Cost, Squared
+from evenhand.certificates import PolicyMeasures
+from evenhand.dual.costs import Cost
 from evenhand.dual.forms import form_of
-from evenhand.dual.grid import Support
 from evenhand.dual.objective import penalty
-from evenhand.dual.parity import Parity, make_parity
-from evenhand.dual.policy import SoftmaxPolicy
+from evenhand.dual.parity import ParityNotion
 from evenhand.dual.problem import DualProblem
+from evenhand.dual.step import ParityStep
 from evenhand.estimators.streaming.moments import Moments
 from evenhand.estimators.streaming.monitor import Monitor
-from evenhand.solvers import Auto, Solver
+from evenhand.solvers import Solver
 from evenhand.solvers.stochastic import StochasticState
 
 BLOCK_ROWS = 2_048  # rows taken together; of 1024, 2048 and 4096 the parity on new rows is the same
@@ -25,9 +25,9 @@ BLOCK_ROWS = 2_048  # rows taken together; of 1024, 2048 and 4096 the parity on 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Settings:
-    """What the user asked for, checked."""
+    """What the user asked for in a call, checked."""
 
-    parity: str
+    parity: str | ParityNotion
     epsilon: FloatArray  # in the user's units, (n_groups,)
     groups: tuple[Hashable, ...]
     atoms: Any
@@ -35,14 +35,9 @@ class Settings:
     beta: Any
     cost: Cost
     strata: IntArray | None  # stratum of each group, as in `ImbalanceModel`
-    solver: Solver[Any] | Auto
+    solver: Solver[Any]
     tol: float
     half_life: float | None  # rows after which a row counts for half
-
-    @property
-    def solver_name(self) -> str:
-        """Short name of the solver."""
-        return "auto" if isinstance(self.solver, Auto) else self.solver.name
 
     @property
     def may_extend(self) -> bool:
@@ -52,51 +47,60 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Standing:
-    """A policy, and the scale that it lives on."""
-
-    parity: str
-    support: Support
-    group_prior: FloatArray  # p, (n_groups,)
-    multipliers: FloatArray  # Phi, (n_constraints, n_groups)
-    temperature: float  # beta
-    strata: IntArray | None = None  # stratum of each group, as in `ImbalanceModel`
-    cost: Cost = field(default_factory=Squared)
-
-    def make_parity(self) -> Parity:
-        """The parity notion on the atoms."""
-        return make_parity(self.parity, self.support.normalised())
-
-    def make_policy(self) -> SoftmaxPolicy:
-        """What predicts."""
-        tilt = self.make_parity().operator.adjoint(self.multipliers)
-        return SoftmaxPolicy(self.support, self.group_prior, tilt, self.temperature, self.strata, self.cost)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Record:
+class Record(Stored):
     """What whole blocks have taught."""
 
-    moments: Moments  # under the standing policy, over all rows that still count
+    moments: Moments  # under the stream's policy, over all rows that still count
     monitor: Monitor
     weight: float  # rows that the moments stand for
     squares: float  # sum of the squared weights of rows: weight^2 / squares rows of equal weight
     since: int  # rows since the last solve
     n_solves: int
-    walk: StochasticState | None = None  # of a stochastic solver
+    solver_state: StochasticState | None = None  # of a stochastic solver
+
+    def faults(self) -> Iterator[str]:
+        """Moments, charts, positive weights and counts."""
+        if not isinstance(self.moments, Moments) or not isinstance(self.monitor, Monitor):
+            yield "it has no moments or no charts"
+        if not all(type(number) is float and number > 0 for number in (self.weight, self.squares)):
+            yield "its weights are not positive"
+        if not is_count(self.since) or not is_count(self.n_solves):
+            yield "its counts are not counts"
+        if not isinstance(self.solver_state, StochasticState | None):
+            yield "its solver's state is not one of a stochastic solver"
+
+    def misfits(self, step: ParityStep) -> Iterator[str]:
+        """What is not about the atoms, the groups and the cost of `step`."""
+        problem, moments = step.empty_problem(), self.moments
+        n_constraints, n_groups = problem.multipliers_shape
+        if moments.groups.shape != (n_groups, problem.n_atoms):
+            yield "its moments are not over its atoms and groups"
+        elif len(moments.costs) != problem.cost.loadings.shape[1]:
+            yield "its moments are not those of its cost"
+        elif not np.array_equal(np.asarray(moments.strata), np.asarray(step.strata)):
+            yield "its moments have other strata"
+        if self.monitor.up.shape != (n_constraints + 1, n_groups):
+            yield "its charts do not have the shape of its multipliers"
+        points = form_of(problem).split(np.zeros(problem.multipliers_shape))
+        if self.solver_state is not None and self.solver_state.iterate.shape != (
+            len(points),
+            n_groups,
+            n_constraints,
+        ):
+            yield "its solver's state does not have the shape of its multipliers"
 
     @property
     def n_equal(self) -> float:
         """As many rows of equal weight tell as much."""
         return self.weight**2 / self.squares
 
-    def measures(self, problem: DualProblem, multipliers: FloatArray) -> Measures:
+    def measures(self, problem: DualProblem, multipliers: FloatArray) -> PolicyMeasures:
         """What a certificate is made of; `problem` brings everything but the rows."""
         moments = self.moments
         price = penalty(problem, multipliers)
         gain = float((moments.costs * problem.cost.loadings.T).sum() + moments.policy @ problem.cost.offset)
         imbalance = float(moments.squared_imbalance().sum())  # E |t|^2
-        return Measures(
+        return PolicyMeasures(
             objective=moments.smooth - moments.constant + price,
             violation=moments.violation(problem.parity.operator),
             risk=moments.constant - gain,
@@ -106,7 +110,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stream:
+class Stream(Stored):
     """A stream between two rows: the policy, the record, and the rows that wait for their block."""
 
     waiting_scores: FloatArray  # (n_waiting,), or class probabilities (n_waiting, n_classes)
@@ -114,8 +118,31 @@ class Stream:
     n_rows: int  # of the stream, waiting ones included
     n_clipped: int
     most_atoms: int  # that the grid may grow to
-    standing: Standing
+    step: ParityStep
+    multipliers: FloatArray  # Phi of its policy, (n_constraints, n_groups)
     record: Record | None  # None until the first block is full
     n_before: int = 0  # rows of a fit before the stream
     violation_before: FloatArray | None = None  # of that fit, until the first block takes it over
-    mark: int = 0  # waiting rows that the standing policy was solved on, before the first block
+    mark: int = 0  # waiting rows that the policy was solved on, before the first block
+
+    def faults(self) -> Iterator[str]:
+        """Rows that wait, a policy, and a record, all over the same atoms and groups."""
+        if not isinstance(self.step, ParityStep):
+            yield "it has no step"
+        shape = self.step.empty_problem().multipliers_shape
+        if not is_floats(self.multipliers, *shape):
+            yield "its multipliers do not have the shape of its atoms and groups"
+        n_waiting, n_classes = len(self.waiting_scores), self.step.cost.n_classes
+        of_scores = (n_waiting,) if n_classes is None else (n_waiting, n_classes)
+        waiting = (self.waiting_scores, of_scores), (self.waiting_proba, (n_waiting, shape[1]))
+        if not all(is_floats(array, *size) and np.isfinite(array).all() for array, size in waiting):
+            yield "its waiting rows are not finite numbers for every group"
+        counts = self.n_rows, self.n_clipped, self.most_atoms, self.n_before, self.mark
+        if not all(is_count(count) for count in counts) or self.n_rows < n_waiting:
+            yield "its counts of rows do not agree"
+        if self.violation_before is not None and not is_floats(self.violation_before, *shape):
+            yield "the violation before it does not have the shape of its multipliers"
+        if not isinstance(self.record, Record | None):
+            yield "it has no record"
+        if self.record is not None:
+            yield from self.record.misfits(self.step)

@@ -6,7 +6,7 @@ const state = {
   place: facts.own,
   chosen: [],
   cumulative: false,
-  gapName: facts.asked.metric === "mean" ? "gap in means" : "gap",
+  gapName: facts.asked.gap,
   errorName: facts.asked.error,
 };
 const most = Number(document.body.dataset.panels); // groups in the chart of bounds, and panels of calibration

@@ -16,6 +16,7 @@ from sklearn.tree import DecisionTreeRegressor
 from evenhand import ParityPostprocessor, ParityRegressor
 from evenhand.modelfile import ModelFileError, UntrustedTypesError, foreign, load, save
 from evenhand.modelfile.container import Container, pack
+from evenhand.solvers import Sgd3
 
 RNG = np.random.default_rng(0)
 PROBA = RNG.dirichlet([1.0, 2.0], size=100)
@@ -191,7 +192,7 @@ def replace_array(name, array):
 
     def change(model, members):
         policy = model["fitted"]["policy_"]["object"]["fields"]
-        where = policy["support"]["object"]["fields"] if name == "atoms" else policy
+        where = policy["grid"]["object"]["fields"] if name == "atoms" else policy
         members["arrays/500.npy"] = npy(array, version=(1, 0))
         where[name] = {"array": "arrays/500.npy"}
 
@@ -236,7 +237,14 @@ def places(tree, path=()):
         yield from places(tree[key], (*path, key))
 
 
-def test_a_tree_with_any_value_in_any_place_gives_a_model_or_an_error_about_the_file(forge):
+def streamed():
+    rows = np.tile(SCORES, 30), np.tile(PROBA, (30, 1))
+    return ParityPostprocessor(atoms=5, cost="absolute", solver=Sgd3(), random_state=0).partial_fit(*rows)
+
+
+@pytest.mark.parametrize("make", [lambda: None, streamed], ids=["fitted", "streamed"])
+def test_a_tree_with_any_value_in_any_place_gives_a_model_or_an_error_about_the_file(make, forge):
+    model = make()
     rng = np.random.default_rng(0)
     values = [None, True, -1, 1e308, "x", [], {}, {"tuple": []}, {"array": "arrays/0.npy"}, *HOSTILE_VALUES]
     outcomes = {"loaded": 0, "refused": 0}
@@ -248,7 +256,7 @@ def test_a_tree_with_any_value_in_any_place_gives_a_model_or_an_error_about_the_
         model[last] = values[rng.integers(len(values))]
 
     for _ in range(300):
-        path = forge(change)
+        path = forge(change, model)
         try:
             load(path)
             outcomes["loaded"] += 1

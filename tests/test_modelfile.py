@@ -15,7 +15,7 @@ from sklearn.linear_model import LinearRegression
 
 from evenhand import ParityPostprocessor
 from evenhand.exceptions import ConvergenceWarning
-from evenhand.modelfile import FORMAT_VERSION, ModelFileError, load, modelfile, save
+from evenhand.modelfile import FORMAT_VERSION, ModelFileError, load, save, saving
 from evenhand.modelfile.container import Container, pack
 from evenhand.solvers import AcSa2, Batch, Sgd3, Status
 
@@ -43,7 +43,7 @@ def assert_same(model, again, group_proba=PROBA):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    path = tmp_path_factory.mktemp("io") / "model.evenhand"
+    path = tmp_path_factory.mktemp("modelfile") / "model.evenhand"
     save(fit(), path)
     return path
 
@@ -147,7 +147,7 @@ def test_the_same_model_gives_the_same_bytes(saved, tmp_path):
 
 def test_arrays_that_were_one_are_one_again(saved):
     again = load(saved)
-    assert again.atoms_ is again.policy_.support.atoms
+    assert again.atoms_ is again.policy_.grid.atoms
     assert again.multipliers_ is again.result_.multipliers
     assert again.atoms_.flags.writeable
 
@@ -179,7 +179,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(saved, tmp_path, monkeyp
     path.write_bytes(b"old")
     for step in ("fsync", "replace"):
         with monkeypatch.context() as patch:
-            patch.setattr(modelfile.os, step, lambda *_: (_ for _ in ()).throw(OSError("no space left")))
+            patch.setattr(saving.os, step, lambda *_: (_ for _ in ()).throw(OSError("no space left")))
             with pytest.raises(OSError, match="no space left"):
                 save(load(saved), path)
         assert path.read_bytes() == b"old"
@@ -257,8 +257,14 @@ def set_manifest(**entries):
 def test_a_newer_format_is_refused_with_both_versions(forge):
     newer = FORMAT_VERSION + 1
     path = forge(set_manifest(format_version=newer, evenhand="9.9"))
-    message = rf"version {newer}, written by evenhand 9\.9.*up to version {FORMAT_VERSION}.*Upgrade evenhand"
+    message = rf"version {newer}, written by evenhand 9\.9.*reads version {FORMAT_VERSION}\. Upgrade evenhand"
     with pytest.raises(ModelFileError, match=message):
+        load(path)
+
+
+def test_the_format_before_the_first_release_is_refused_with_a_way_out(forge):
+    path = forge(set_manifest(format_version=1))
+    with pytest.raises(ModelFileError, match=r"format version 1.*reads version 2\. Fit the model again"):
         load(path)
 
 

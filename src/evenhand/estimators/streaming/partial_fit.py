@@ -2,39 +2,52 @@
 
 import numbers
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
-from evenhand._utils.validation import (
-    Rows,
-    check_epsilon,
-    check_rows_of,
-    check_strata,
-    column_labels,
-    label_array,
-)
+from evenhand._utils.validation import Rows, check_epsilon, check_rows_of, check_strata, column_labels
+from evenhand.certificates import certify
 from evenhand.dual.costs import make_cost, same_cost
 from evenhand.dual.forms import form_of, gradient_map_norm
 from evenhand.dual.grid import warn_of_clipping
-from evenhand.dual.policy import SoftmaxPolicy
+from evenhand.dual.parity import find_parity
 from evenhand.estimators.draws import key_from
-from evenhand.estimators.parity_step import certify_in_units
-from evenhand.estimators.streaming.blocks import FIRST_MARK, GROWTH, empty_problem, solve_rows, take_block
+from evenhand.estimators.solved_step import SolvedStep
+from evenhand.estimators.streaming.blocks import FIRST_MARK, GROWTH, solve_rows, take_block
 from evenhand.estimators.streaming.monitor import Drift
-from evenhand.estimators.streaming.state import BLOCK_ROWS, Settings, Standing, Stream
+from evenhand.estimators.streaming.state import BLOCK_ROWS, Settings, Stream
 from evenhand.exceptions import DriftWarning
-from evenhand.solvers import Oracle, SolverResult, Status, make_solver
+from evenhand.solvers import SolverResult, Status
+from evenhand.solvers.stochastic import StochasticSolver
 
 OnDrift = Callable[[Drift], object]
 
 
-class PartialFit:
+class PartialFit(SolvedStep):
     """The part of `ParityPostprocessor` that goes along a stream."""
 
     stream_: Stream
+
+    def faults(self) -> Iterator[str]:
+        """Those of a solved step, and a stream of other groups or with a plan that is too short."""
+        yield from super().faults()
+        stream = getattr(self, "stream_", None)
+        if stream is None:
+            return
+        if not isinstance(stream, Stream):
+            yield "its stream_ is not a stream"
+        if len(stream.step.group_prior) != len(self.policy_.group_prior):
+            yield "its stream_ has other groups"
+        if stream.record is None or stream.record.solver_state is None:
+            return
+        solver = self._solver()
+        if isinstance(solver, StochasticSolver) and stream.record.solver_state.outlasts_plan(
+            solver.batch_size
+        ):
+            yield "the plan of its solver is shorter than the rows that it expects"
 
     def partial_fit(
         self,
@@ -82,7 +95,7 @@ class PartialFit:
         >>> round(float(model.certificate_.violation.max()), 2)
         0.02
         """
-        quiet = heard_by(on_drift)
+        quiet = check_on_drift(on_drift)
         for alarm in self._take_rows(scores, group_proba, half_life, strata, quiet=quiet):
             assert on_drift is not None  # else they were warnings
             on_drift(alarm)
@@ -102,16 +115,16 @@ class PartialFit:
         settings = self._stream_settings(rows, half_life)
         before = self._stream_before(rows, settings)
         after, alarms = advance(before, rows, settings)
-        support, n_clipped = after.standing.support, after.n_clipped - before.n_clipped
-        grid = {"automatic": settings.may_extend, "full": len(support.atoms) >= after.most_atoms > 0}
-        warn_of_clipping(support, n_clipped, len(rows.scores), stacklevel=3, **grid)
+        grid, n_clipped = after.step.grid, after.n_clipped - before.n_clipped
+        growth = {"automatic": settings.may_extend, "full": len(grid.atoms) >= after.most_atoms > 0}
+        warn_of_clipping(grid, n_clipped, len(rows.scores), stacklevel=3, **growth)
         for alarm in alarms if not quiet else ():
             way_out = "" if half_life else " Pass half_life= to follow it, or start a new model."
             warnings.warn(f"{alarm}{way_out}", DriftWarning, stacklevel=3)
         self._install_stream(after, settings)  # last: a warning that is an error leaves all as it was
         return alarms if quiet else ()
 
-    def _stream_rows(self: Any, scores: Any, group_proba: Any, strata: Any) -> Rows:
+    def _stream_rows(self, scores: Any, group_proba: Any, strata: Any) -> Rows:
         """Checked rows, of the groups and strata that the model has already, where it has any."""
         labels, codes = column_labels(group_proba), None
         if strata is not None:
@@ -120,31 +133,32 @@ class PartialFit:
             return check_rows_of(scores, group_proba, labels, codes, make_cost(self.cost).n_classes)
         if strata is not None and set(labels) != set(self.groups_.tolist()):
             raise ValueError("strata are not those that the model began with. Leave them out, or start anew.")
-        rows: Rows = self._rows(scores, group_proba)
-        return rows
+        return self._rows(scores, group_proba)
 
-    def _stream_before(self: Any, rows: Rows, settings: Settings) -> Stream:
-        """The stream before `rows`."""
+    def _stream_before(self, rows: Rows, settings: Settings) -> Stream:
+        """The stream before `rows`, with the tolerances of this call."""
         stream: Stream | None = getattr(self, "stream_", None)
         if stream is None:
             stream = self._stream_of_fit() if hasattr(self, "policy_") else None
         if stream is None:
             return _new_stream(rows, settings)
-        if stream.standing.parity != self.parity:
+        if find_parity(stream.step.parity) != find_parity(self.parity):
             raise ValueError(
-                f"parity is {self.parity!r}, but the stream began with {stream.standing.parity!r}: its "
+                f"parity is {self.parity!r}, but the stream began with {stream.step.parity!r}: its "
                 "multipliers have no meaning for another notion. Start a new model."
             )
-        if not same_cost(stream.standing.cost, settings.cost):
+        if not same_cost(stream.step.cost, settings.cost):
             raise ValueError("cost is not the one that the stream began with. Start a new model.")
-        return stream
+        if np.array_equal(stream.step.epsilon, settings.epsilon):
+            return stream
+        return replace(stream, step=replace(stream.step, epsilon=settings.epsilon))
 
-    def _stream_settings(self: Any, rows: Rows, half_life: float | None) -> Settings:
-        solver = make_solver(
-            self.solver, tol=self.tol, max_iter=self.max_iter, random_state=self.random_state
-        )
-        if isinstance(solver, Oracle):
-            raise ValueError("solver='lp' needs all rows at once, and a stream keeps none. Use 'auto'.")
+    def _stream_settings(self, rows: Rows, half_life: float | None) -> Settings:
+        solver = self._solver()
+        if solver.needs_stored_rows:
+            raise ValueError(
+                f"solver={solver.name!r} needs all rows at once, and a stream keeps none. Use 'auto'."
+            )
         if not hasattr(self, "policy_"):
             for name in ("atoms", "beta"):
                 value = getattr(self, name)
@@ -164,60 +178,42 @@ class PartialFit:
             half_life=_check_half_life(half_life),
         )
 
-    def _stream_of_fit(self: Any) -> Stream:
+    def _stream_of_fit(self) -> Stream:
         """The stream whose first rows are those of `fit`."""
-        policy: SoftmaxPolicy = self.policy_
-        standing = Standing(
-            self.certificate_.parity,
-            policy.support,
-            policy.group_prior,
-            self.multipliers_,
-            policy.temperature,
-            policy.strata,
-            policy.cost,
-        )
-        n_classes = policy.cost.n_classes
+        step = self.step_
+        n_classes = step.cost.n_classes
         return Stream(
             waiting_scores=np.empty(0 if n_classes is None else (0, n_classes)),
-            waiting_proba=np.empty((0, len(policy.group_prior))),
+            waiting_proba=np.empty((0, len(step.group_prior))),
             n_rows=0,
             n_clipped=0,
-            most_atoms=GROWTH * len(standing.support.atoms),
-            standing=standing,
+            most_atoms=GROWTH * len(step.grid.atoms),
+            step=step,
+            multipliers=self.multipliers_,
             record=None,
             n_before=self.n_rows_,
             violation_before=self.result_.violation,
         )
 
-    def _install_stream(self: Any, stream: Stream, settings: Settings) -> None:
+    def _install_stream(self, stream: Stream, settings: Settings) -> None:
         """Become the model of the stream, all at once."""
-        last = getattr(self, "stream_", None)
-        if last is not None and last.standing is stream.standing and last.record is stream.record:
+        last: Stream | None = getattr(self, "stream_", None)
+        if last is not None and last.step is stream.step and last.record is stream.record:
             self.stream_ = stream  # rows that wait change no prediction
             return
-        policy = stream.standing.make_policy()
-        fitted = {
-            "atoms_": policy.support.atoms,
-            "bounds_": policy.support.bounds,
-            "beta_": policy.temperature,
-            "groups_": label_array(settings.groups),
-            "n_groups_": len(settings.groups),
-            "group_prior_": policy.group_prior,
-            "epsilon_": settings.epsilon,
-            "multipliers_": stream.standing.multipliers,
-            "tilt_": policy.tilt,
+        key = getattr(self, "draw_key_", None)
+        others = {
             "n_clipped_": stream.n_clipped,
-            "policy_": policy,
-            "draw_key_": getattr(self, "draw_key_", None),
+            "draw_key_": key_from(self.random_state) if key is None else key,
             "stream_": stream,
         }
-        if fitted["draw_key_"] is None:
-            fitted["draw_key_"] = key_from(self.random_state)
-        self.__dict__.update(fitted, **_summary(stream, settings))
+        self._install(
+            stream.step, stream.multipliers, settings.groups, **others, **_summary(stream, settings)
+        )
 
 
-def heard_by(on_drift: OnDrift | None) -> bool:
-    """Whether there is a callback, checked while nothing has changed yet."""
+def check_on_drift(on_drift: OnDrift | None) -> bool:
+    """Whether there is a callback, refused while nothing has changed yet where it is none."""
     if on_drift is not None and not callable(on_drift):
         raise TypeError(f"on_drift must be a function of a Drift, or None for warnings: got {on_drift!r}.")
     return on_drift is not None
@@ -256,45 +252,43 @@ def _with_first_policy(stream: Stream, settings: Settings) -> Stream:
             mark *= 2
     if mark == stream.mark:
         return stream
-    standing = solve_rows(stream.waiting_scores[:mark], stream.waiting_proba[:mark], settings)
-    return replace(stream, standing=standing, mark=mark)
+    step, multipliers = solve_rows(stream.waiting_scores[:mark], stream.waiting_proba[:mark], settings)
+    return replace(stream, step=step, multipliers=multipliers, mark=mark)
 
 
 def _new_stream(rows: Rows, settings: Settings) -> Stream:
+    step, multipliers = solve_rows(rows.scores[:1], rows.group_proba[:1], settings)
     return Stream(
         waiting_scores=rows.scores[:0],
         waiting_proba=rows.group_proba[:0],
         n_rows=0,
         n_clipped=0,
         most_atoms=0,
-        standing=solve_rows(rows.scores[:1], rows.group_proba[:1], settings),
+        step=step,
+        multipliers=multipliers,
         record=None,
     )
 
 
 def _summary(stream: Stream, settings: Settings) -> dict[str, Any]:
     """Result and certificate: what the stream says of the policy that it has led to."""
-    record, standing = stream.record, stream.standing
+    record, step = stream.record, stream.step
     if record is None or not (record.moments.prior > 0).all():
         return {}
-    problem = empty_problem(standing, settings)
-    measures = record.measures(problem, standing.multipliers)
+    problem = step.empty_problem()
+    measures = record.measures(problem, stream.multipliers)
+    point = form_of(problem).split(stream.multipliers)
     result = SolverResult(
-        solver=f"stream of {settings.solver_name}",
+        solver=f"stream of {settings.solver.name}",
         status=Status.STREAMING,
-        multipliers=standing.multipliers,
+        multipliers=stream.multipliers,
         n_iter=record.n_solves,
         n_gradient_rows=stream.n_before + stream.n_rows - len(stream.waiting_scores),
         objective=measures.objective,
         violation=measures.violation,
-        gradient_map_norm=gradient_map_norm(
-            problem,
-            form_of(problem).split(standing.multipliers),
-            measures.violation,
-            measures.smoothness,
-        ),
+        gradient_map_norm=gradient_map_norm(problem, point, measures.violation, measures.smoothness),
     )
-    certificate = certify_in_units(problem, result, standing.make_policy(), settings.groups, measures)
+    certificate = certify(problem, result, step=step, groups=settings.groups, measures=measures)
     return {"result_": result, "certificate_": certificate}
 
 

@@ -1,4 +1,4 @@
-"""`save` and `load`: a model in one file (docs/model-file.md is the format's description)."""
+"""Save a model to one file, and load it again (docs/model-file.md describes the format)."""
 
 import json
 import os
@@ -12,14 +12,14 @@ import sklearn
 
 from evenhand._utils.atomic import whole_file
 from evenhand._utils.version import __version__
-from evenhand.modelfile import registry
+from evenhand.modelfile.classes import is_model
 from evenhand.modelfile.codec import Decoder, Encoder
 from evenhand.modelfile.container import Container, pack, read_json
 from evenhand.modelfile.errors import ModelFileError
 from evenhand.modelfile.foreign import check_trusted, load_estimators, skops_version
 
 FORMAT = "evenhand-model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # version 1 was written before the first release, and is not read
 TREE = "model.json"
 
 
@@ -36,7 +36,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     path : str or path
         Any name; the suffix `.evenhand` is a good one.
     """
-    if not registry.is_ours(model):
+    if not is_model(model):
         raise TypeError(
             f"save takes an evenhand model, or a pipeline with one inside: got {type(model).__name__}. Of a "
             "search, save its best_estimator_; a subclass of your own cannot be saved."
@@ -96,9 +96,10 @@ def _check_format(manifest: dict[str, Any]) -> None:
     version = manifest.get("format_version")
     if type(version) is not int or version < 1:
         raise ModelFileError("The file's manifest has no format version.")
-    if version > FORMAT_VERSION:
+    if version != FORMAT_VERSION:
         writer = str(manifest.get("evenhand"))[:40]
+        way_out = "Upgrade evenhand" if version > FORMAT_VERSION else "Fit the model again and save it"
         raise ModelFileError(
             f"The file has format version {version}, written by evenhand {writer}; this is evenhand "
-            f"{__version__}, which reads up to version {FORMAT_VERSION}. Upgrade evenhand to open it."
+            f"{__version__}, which reads version {FORMAT_VERSION}. {way_out}."
         )

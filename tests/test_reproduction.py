@@ -1,4 +1,10 @@
+"""The paper's experiments: cells that are computed once, frames, the page, and `python -m reproduction`."""
+
+import contextlib
 import json
+import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -10,11 +16,15 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
+from evenhand._utils.progress import listening
+from evenhand.cli.terminal import Terminal
 from reproduction import reproduce, rows
+from reproduction.__main__ import main, make_parser
 from reproduction.analysis import Curves, _beside, _matched, curves
 from reproduction.comparison import compute_comparison
 from reproduction.frames import (
     read_about,
+    read_commit,
     read_csv,
     to_columns,
     to_rows,
@@ -45,6 +55,12 @@ COUNTER = """
     rows = run_cells(cells, compute, folder / "cells")
     assert [row["value"] for row in rows] == [0, 1, 2, 3, 4]
 """
+
+
+@pytest.fixture
+def checkout_on_path(project_root, monkeypatch):
+    """Let other processes import `reproduction`, which is not installed."""
+    monkeypatch.setenv("PYTHONPATH", str(project_root), prepend=os.pathsep)
 
 
 def compute_square(cell):
@@ -102,7 +118,19 @@ def test_a_failed_cell_leaves_the_finished_ones_and_nothing_of_its_own(tmp_path)
     run_cells(make_cells(2), never, tmp_path)
 
 
-def test_a_killed_run_loses_only_the_cell_that_was_running(tmp_path):
+def test_a_cell_whose_solver_was_interrupted_is_not_kept(tmp_path):
+    def compute(cell):
+        with contextlib.suppress(KeyboardInterrupt):  # as a solver does, to return what it has
+            signal.raise_signal(signal.SIGINT)
+        return compute_square(cell)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_cells(make_cells(), compute, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_killed_run_loses_only_the_cell_that_was_running(tmp_path, checkout_on_path):
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(COUNTER))
     command = [sys.executable, str(script), str(tmp_path)]
@@ -167,6 +195,15 @@ def test_cells_say_at_which_commits_they_were_computed(tmp_path, monkeypatch):
     assert made_at(make_cells(3), tmp_path) == ["first", "second"]
 
 
+def test_a_run_in_a_checkout_knows_its_commit(project_root):
+    if not (project_root / ".git").exists():
+        pytest.skip("this copy is no checkout")
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=project_root, check=True, capture_output=True, text=True
+    )
+    assert head.stdout.startswith(read_commit().removesuffix("-dirty"))
+
+
 def test_a_run_without_the_library_that_draws_stops_before_it_computes(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     monkeypatch.setattr("reproduction.reproduction.run_cells", never)
@@ -194,6 +231,8 @@ def test_reproduce_writes_frame_figure_and_page_and_computes_nothing_twice(tmp_p
     assert (tmp_path / "figures" / "reproduction-synthetic.png").stat().st_size > 10_000
     about = read_about(frame_path(tmp_path, "synthetic"))
     assert {"command", "commit", "computed_at", "date", "machine", "scale", "seeds", "versions"} <= set(about)
+    assert about["command"] == 'make reproduce ARGS="--quick --only synthetic"'
+    assert str(tmp_path) not in page.read_text() + json.dumps(about)
     before = frame_path(tmp_path, "synthetic").read_text()
     monkeypatch.setattr("reproduction.synthetic.make_paper_synthetic", never)
     reproduce(tmp_path, quick=True, only="synthetic", n_jobs=1)
@@ -226,6 +265,81 @@ def test_the_page_in_the_docs_is_made_of_the_frames_there_and_of_nothing_else(
     assert write_page(tmp_path).read_text() == (docs / "reproduction.md").read_text()
     drawn = {path.name for path in (tmp_path / "figures").iterdir()}
     assert drawn == {path.name for path in docs.glob("figures/reproduction-*")}
+
+
+def test_every_command_that_stands_beside_a_frame_can_be_given_again(project_root):
+    for path in sorted(project_root.glob("docs/results/reproduction-*.csv")):
+        about = read_about(path)
+        options = re.fullmatch(r'make reproduce ARGS="(.*)"', about["command"])[1]
+        asked = make_parser().parse_args(shlex.split(options))
+        assert about["study"] in asked.only
+        assert asked.quick == (about["scale"] == "quick")
+
+
+def test_the_command_computes_what_is_asked_for_and_prints_where_the_page_is(tmp_path, capsys):
+    asked = ["--out", str(tmp_path), "--quick", "--only", "synthetic", "-j", "1"]
+    main(asked)
+    page = tmp_path / "reproduction.md"
+    assert capsys.readouterr().out == f"{page}\n"
+    assert frame_path(tmp_path, "synthetic").exists()
+    assert "![" in page.read_text()
+    cells = {path: path.stat().st_mtime_ns for path in (tmp_path / ".cells").iterdir()}
+    main(asked)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / ".cells").iterdir()} == cells
+
+
+def test_the_command_hands_its_options_on_and_tells_how_far_it_is(monkeypatch):
+    called, heard = {}, []
+
+    def record(out, *, progress, **options):
+        progress(3, 12, "a cell")
+        called.update(out=out, **options)
+        return "page"
+
+    monkeypatch.setattr("reproduction.__main__.reproduce", record)
+    monkeypatch.setattr(Terminal, "working", lambda *_: contextlib.nullcontext())
+    with listening(lambda *told: heard.append(told)):
+        main(["--out", "paper", "--only", "timing", "oracle", "--only", "solvers", "--jobs", "2"])
+    assert called == {"out": "paper", "quick": False, "only": ["timing", "oracle", "solvers"], "n_jobs": 2}
+    assert heard == [("cells", 3, 12)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--only", "nothing"], ["'nothing'", *STUDIES]),
+        (["--jobs", "0"], ["must be a positive whole number: got '0'"]),
+        (["--fast"], ["unrecognized arguments: --fast"]),
+    ],
+)
+def test_a_wrong_command_is_answered_with_one_line(capsys, arguments, words):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert [word for word in words if word not in told.err] == []
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (FileNotFoundError("adult.csv was not found"), 1, "adult.csv was not found"),
+        (ImportError("Plotting needs matplotlib"), 1, "Plotting needs matplotlib"),
+        (KeyboardInterrupt(), 130, "goes on where this one stopped"),
+    ],
+)
+def test_a_run_that_cannot_go_on_says_so_in_one_line(capsys, monkeypatch, error, code, words):
+    def fail(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr("reproduction.__main__.reproduce", fail)
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == code
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert words in told.err
 
 
 def test_a_matched_difference_of_flat_curves_is_the_paired_t_test():

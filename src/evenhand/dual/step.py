@@ -1,0 +1,146 @@
+"""The parity step: what is asked for, and the scale on which it is solved."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenhand._utils.stored import Stored, is_floats
+from evenhand._utils.typing import FloatArray, IntArray
+from evenhand._utils.validation import Rows
+from evenhand.dual.costs import Cost, CostMatrix, clip_within_reach, cost_faults
+from evenhand.dual.grid import (
+    Grid,
+    automatic_beta,
+    check_beta,
+    make_class_grid,
+    make_grid,
+    paper_beta,
+)
+from evenhand.dual.imbalance import ImbalanceModel, strata_faults
+from evenhand.dual.parity import Parity, ParityNotion, make_parity
+from evenhand.dual.policy import SoftmaxPolicy
+from evenhand.dual.problem import DualProblem
+from evenhand.dual.rows import DualRows, MemoryRows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ParityStep(Stored):
+    """All of a parity step but its rows and its multipliers.
+
+    `rows` and `problem` take what the user knows to the normalised scale, where the atoms span [-1, 1] and
+    everything is solved; `policy`, `unit` and `cost_unit` lead back. No other place scales.
+
+    >>> from evenhand.dual.costs import Squared
+    >>> from evenhand.dual.grid import uniform_grid
+    >>> step = ParityStep(
+    ...     uniform_grid(0.0, 10.0, 3), "mean", Squared(), np.array([0.5, 0.5]), None, np.zeros(2), 100.0
+    ... )
+    >>> problem = step.problem(Rows(np.array([1.0, 9.0]), np.eye(2), ("a", "b"), None))
+    >>> step.unit, problem.n_rows, problem.slack
+    (5.0, 2, array([0., 0.]))
+    """
+
+    grid: Grid
+    parity: str | ParityNotion
+    cost: Cost
+    group_prior: FloatArray  # p, (n_groups,)
+    strata: IntArray | None  # stratum of each group, as in `ImbalanceModel`
+    epsilon: FloatArray  # in the user's units, (n_groups,)
+    beta: float  # on the normalised scale
+
+    def faults(self) -> Iterator[str]:
+        """A grid, a notion, a cost, and a prior and tolerances of the same groups."""
+        if not isinstance(self.grid, Grid):
+            yield "it has no grid"
+        try:
+            self.make_parity()
+        except (TypeError, ValueError) as error:
+            yield f"it has no parity notion: {error}"
+        if not is_floats(self.group_prior, None) or not np.all(self.group_prior > 0):
+            yield "its prior is not positive"
+        elif not is_floats(self.epsilon, len(self.group_prior)) or not np.all(self.epsilon >= 0):
+            yield "its tolerances are not one number for each group"
+        if type(self.beta) is not float or not self.beta > 0:
+            yield "its beta is not a positive number"
+        yield from strata_faults(self.strata, self.group_prior)
+        yield from cost_faults(self.cost, len(self.grid.atoms))
+
+    @property
+    def unit(self) -> float:
+        """One unit of a violation on the normalised scale, in the units of epsilon."""
+        return self.grid.half_width if self.make_parity().in_outcome_units else 1.0
+
+    @property
+    def slack(self) -> FloatArray:
+        """Epsilon on the normalised scale, (n_groups,)."""
+        return self.epsilon / self.unit
+
+    @property
+    def cost_unit(self) -> float:
+        """One unit of a risk on the normalised scale, in the units of the cost."""
+        return self.cost.unit(self.grid)
+
+    def make_parity(self) -> Parity:
+        """The parity notion on the atoms."""
+        return make_parity(self.parity, self.grid)
+
+    def rows(self, scored: Rows) -> MemoryRows:
+        """Scored rows as a problem takes them; rows without weights count alike."""
+        n_rows = len(scored.scores)
+        imbalance = ImbalanceModel.from_prior(self.group_prior, self.strata)
+        costs = self.cost.rows(self.grid, scored.scores)
+        return MemoryRows(
+            design=np.concatenate([imbalance.kept_rows(scored.group_proba), costs.features]),
+            constant=costs.constant,
+            weights=np.full(n_rows, 1.0 / max(n_rows, 1)) if scored.weights is None else scored.weights,
+            n_kept=len(imbalance.kept),
+        )
+
+    def problem(self, rows: Rows | DualRows) -> DualProblem:
+        """The dual problem of rows: scored ones, or what was made of them by `rows` and lives elsewhere."""
+        return DualProblem(
+            rows=self.rows(rows) if isinstance(rows, Rows) else rows,
+            mixing=ImbalanceModel.from_prior(self.group_prior, self.strata).mixing,
+            cost=self.cost.model(self.grid),
+            parity=self.make_parity(),
+            slack=self.slack,
+            temperature=self.beta,
+        )
+
+    def empty_problem(self) -> DualProblem:
+        """The problem without any rows."""
+        n_features = self.cost.model(self.grid).loadings.shape[1]
+        n_kept = len(ImbalanceModel.from_prior(self.group_prior, self.strata).kept)
+        none = np.empty(0)
+        return self.problem(MemoryRows(np.empty((n_kept + n_features, 0)), none, none, n_kept))
+
+    def policy(self, multipliers: FloatArray) -> SoftmaxPolicy:
+        """What predicts with these multipliers, in the user's units."""
+        tilt = self.make_parity().operator.adjoint(multipliers)
+        return SoftmaxPolicy(self.grid, self.group_prior, tilt, self.beta, self.strata, self.cost)
+
+
+def choose_grid(atoms: Any, bounds: Any, scores: FloatArray, weights: FloatArray | None, cost: Cost) -> Grid:
+    """The atoms that the parameters ask for; scores that no float could square are refused at once."""
+    if isinstance(cost, CostMatrix):
+        grid = make_class_grid(atoms, cost.matrix.shape[1])
+        clip_within_reach(grid, grid.atoms)
+        return grid
+    grid = make_grid(atoms, bounds, scores, weights)
+    clip_within_reach(grid, scores)
+    return grid
+
+
+def choose_beta(beta: Any, cost: Cost, n_rows: int, of_solver: float | None = None) -> float:
+    """Beta as the parameter asks for it; "auto" is the solver's own, where it has one.
+
+    A draw around the best of many values adds to the risk of every row, so it is to be narrow. Between
+    classes only the rows near a tie are drawn at all, and what that adds falls with the square of beta: there
+    the paper's is high enough, and quicker.
+    """
+    automatic = of_solver
+    if automatic is None:
+        automatic = automatic_beta(n_rows) if cost.n_classes is None else paper_beta(n_rows)
+    return check_beta(beta, automatic, n_rows)

@@ -1,0 +1,173 @@
+"""What a post-processor is once its parity step is solved: fitted attributes, and predictions from them."""
+
+from abc import ABC
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from evenhand._utils.stored import Stored
+from evenhand._utils.typing import AnyArray, FloatArray
+from evenhand._utils.validation import Labels, Rows, check_levels, check_rows_of, label_array
+from evenhand.certificates import Certificate
+from evenhand.dual.parity import ParityNotion
+from evenhand.dual.policy import SoftmaxPolicy
+from evenhand.dual.step import ParityStep
+from evenhand.estimators.draws import HashArray, RandomState, choose_uniforms, uniforms_from_rows
+from evenhand.solvers import Solver, SolverResult, make_solver
+
+
+class SolvedStep(Stored, BaseEstimator, ABC):  # type: ignore[misc]
+    """Parameters, fitted attributes and predictions of a post-processor, however it was fitted."""
+
+    parity: str | ParityNotion
+    epsilon: Any
+    atoms: Any
+    bounds: Any
+    beta: Any
+    cost: Any
+    solver: Any
+    tol: float
+    max_iter: int | None
+    warm_start: bool
+    random_state: RandomState
+
+    atoms_: FloatArray
+    bounds_: tuple[float, float]
+    beta_: float
+    groups_: AnyArray
+    n_groups_: int
+    group_prior_: FloatArray
+    epsilon_: FloatArray
+    n_rows_: int
+    multipliers_: FloatArray
+    tilt_: FloatArray
+    n_clipped_: int
+    step_: ParityStep
+    policy_: SoftmaxPolicy
+    result_: SolverResult
+    certificate_: Certificate
+    draw_key_: HashArray
+
+    def faults(self) -> Iterator[str]:
+        """All parts of a fit or none, of the same groups, and a key for the draws."""
+        fitted = {name for name in vars(self) if name.endswith("_")}
+        if not fitted:
+            return
+        needed = {"atoms_", "draw_key_", "groups_", "multipliers_", "policy_", "step_"}
+        if missing := sorted(needed - fitted):
+            yield f"it has no {', '.join(missing)}"
+        if not isinstance(self.policy_, SoftmaxPolicy):
+            yield "its policy_ is not a policy"
+        n_groups = len(self.policy_.group_prior)
+        if not isinstance(self.step_, ParityStep) or self.policy_.tilt.shape != (
+            len(self.step_.grid.atoms),
+            len(self.step_.group_prior),
+        ):
+            yield "its step_ is not the step of its policy"
+        key = self.draw_key_
+        if not isinstance(key, np.ndarray) or key.dtype != np.uint64 or key.shape != (2,):
+            yield "its draw_key_ is not a key"
+        if not isinstance(self.groups_, np.ndarray) or self.groups_.shape != (n_groups,):
+            yield f"its groups_ are not {n_groups} labels"
+
+    def _install(self, step: ParityStep, multipliers: FloatArray, groups: Labels, **others: Any) -> Self:
+        """Take over the fitted attributes of a solved step, all at once: no failure leaves half of them."""
+        policy = step.policy(multipliers)
+        self.__dict__.update(
+            atoms_=step.grid.atoms,
+            bounds_=step.grid.bounds,
+            beta_=step.beta,
+            groups_=label_array(groups),
+            n_groups_=len(groups),
+            group_prior_=step.group_prior,
+            epsilon_=step.epsilon,
+            multipliers_=multipliers,
+            tilt_=policy.tilt,
+            step_=step,
+            policy_=policy,
+            **others,
+        )
+        return self
+
+    def predict_pmf(self, scores: Any, group_proba: Any) -> FloatArray:
+        """Probability of each atom for each row, shape (n_rows, n_atoms).
+
+        This is the policy itself, so it keeps parity: averaged over rows like those of the fit, each
+        group's distribution is within epsilon of everybody's (Lemma 3.2).
+
+        Parameters
+        ----------
+        scores : array of shape (n_rows,)
+        group_proba : array or data frame of shape (n_rows, n_groups)
+            Named columns may come in any order.
+        """
+        rows = self._rows(scores, group_proba)
+        return self.policy_.pmf(rows.scores, rows.group_proba)
+
+    def predict(
+        self, scores: Any, group_proba: Any, random_state: RandomState = None, ids: Any = None
+    ) -> FloatArray:
+        """One atom for each row, drawn from its policy, shape (n_rows,).
+
+        Draws keep parity, up to the noise of drawing. By default the draw is a keyed hash of the row's
+        score and probabilities (`uniforms_from_rows` says how they are rounded): the same
+        row gets the same answer in any batch, order, process or machine, and so do two people who look the
+        same to the model. With `ids` it is a hash of the id alone, and also survives new models.
+
+        Parameters
+        ----------
+        scores : array of shape (n_rows,)
+        group_proba : array or data frame of shape (n_rows, n_groups)
+        random_state : int, Generator, RandomState or None, default=None
+            Anything but None asks for fresh draws instead.
+        ids : array of shape (n_rows,), default=None
+            Integers, text, bytes or UUIDs that say who each row is.
+        """
+        rows = self._rows(scores, group_proba)
+        scaled, key = rows.scores, self.draw_key_
+        if scaled.ndim == 1:
+            scaled = self.policy_.grid.scale(scaled)
+        uniforms = choose_uniforms(
+            len(scaled), key, random_state, ids, lambda: uniforms_from_rows(scaled, rows.group_proba, key)
+        )
+        return self.policy_.draw(rows.scores, rows.group_proba, uniforms)
+
+    def predict_mean(self, scores: Any, group_proba: Any) -> FloatArray:
+        """Mean of each row's distribution, shape (n_rows,): the best single number for squared risk.
+
+        It keeps parity of means (`parity="mean"`, or what the other notions imply for it), but in general
+        not of distributions: averaging undoes the spread that made the groups alike.
+        """
+        rows = self._rows(scores, group_proba)
+        return self.policy_.mean(rows.scores, rows.group_proba)
+
+    def predict_quantile(self, scores: Any, group_proba: Any, q: Any = 0.5) -> FloatArray:
+        """Smallest atom whose cumulated probability reaches q, shape (n_rows,).
+
+        In general it does not keep parity, at any fixed q; at a q drawn uniformly for each row it is
+        `predict`.
+
+        Parameters
+        ----------
+        scores : array of shape (n_rows,)
+        group_proba : array or data frame of shape (n_rows, n_groups)
+        q : float or array of shape (n_rows,), default=0.5
+            Strictly between 0 and 1.
+        """
+        rows = self._rows(scores, group_proba)
+        levels = check_levels(q, len(rows.scores))
+        return self.policy_.quantile(rows.scores, rows.group_proba, levels)
+
+    def _solver(self) -> Solver[Any]:
+        """The solver that the parameters ask for."""
+        return make_solver(self.solver, tol=self.tol, max_iter=self.max_iter, random_state=self.random_state)
+
+    def _rows(self, scores: Any, group_proba: Any) -> Rows:
+        """Checked rows with the groups of the fit."""
+        check_is_fitted(self, "policy_")
+        policy = self.policy_
+        labels = tuple(self.groups_.tolist())
+        return check_rows_of(scores, group_proba, labels, policy.strata, policy.cost.n_classes)
