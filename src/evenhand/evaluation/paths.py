@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.base import clone
 
+from evenhand._utils.progress import report_progress
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import check_epsilon
 from evenhand.certificates import Certificate
@@ -75,6 +76,7 @@ def solve_path(
         for epsilon in epsilons[::-1].tolist():
             last = _next_fit(problem, epsilon, last)
             points.append(_point(problem, epsilon, last, rows))
+            report_progress("tolerances", len(points), len(epsilons))
             if callback is not None and callback(points[-1]):
                 break
     except KeyboardInterrupt:

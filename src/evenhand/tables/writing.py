@@ -1,4 +1,4 @@
-"""Tables out: rows by rows, into a file that appears whole or not at all, or onto standard output."""
+"""Tables out: batch by batch, into a file that appears whole or not at all, or onto standard output."""
 
 import errno
 import gzip
@@ -83,7 +83,7 @@ def csv_text(table: pa.Table, delimiter: str) -> bytes:
         quoted = pc.binary_join_element_wise('"', pc.replace_substring(text, '"', '""'), '"', "")
         cells.append(pc.if_else(pc.match_substring_regex(text, special), quoted, text))
     lines = pc.binary_join_element_wise(*cells, delimiter).to_pylist()
-    return "".join(f"{line}\n" for line in lines).encode()
+    return "\n".join([*lines, ""]).encode()
 
 
 @contextmanager

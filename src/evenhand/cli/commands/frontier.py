@@ -6,7 +6,6 @@ import typer
 
 import evenhand
 from evenhand._utils.atomic import whole_file
-from evenhand._utils.progress import report_progress
 from evenhand.cli import options as opt
 from evenhand.cli.errors import ExitCode, UsageError
 from evenhand.cli.models import read_cost, read_share
@@ -16,7 +15,7 @@ from evenhand.cli.tasks import AUTO
 from evenhand.cli.terminal import Terminal, share
 from evenhand.dual.parity import find_parity
 from evenhand.evaluation.frontier import Frontier
-from evenhand.evaluation.paths import N_POINTS, FrontierPoint
+from evenhand.evaluation.paths import FrontierPoint
 from evenhand.metrics.distances import find_distance, own_distances
 from evenhand.tables.sources import open_source
 from evenhand.tables.writing import require_writable, write_frame
@@ -130,21 +129,13 @@ def trace(prepared: Prepared, epsilons: list[float], terminal: Terminal) -> Fron
     """The path, with a bar over its points once the models are learned."""
     rows, test = prepared.fit, prepared.test
     assert test is not None
-    total, done = len(set(epsilons)) or N_POINTS, 0
     with terminal.working("Tracing"):
-
-        def count(point: FrontierPoint) -> None:
-            nonlocal done
-            done += 1
-            report_progress("tolerances", done, total)
-
         return evenhand.frontier(
             prepared.model,
             rows.X,
             rows.y,
             epsilons=epsilons or None,
             test=test.known(),
-            callback=count,
             **rows.fit_arguments(),
         )
 
