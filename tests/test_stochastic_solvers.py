@@ -10,7 +10,7 @@ from scipy.special import softmax
 from evenhand._kernels import reference_stochastic as reference
 from evenhand.dual.objective import evaluate
 from evenhand.dual.projected import (
-    gradient_map_norm,
+    gradient_map,
     merge,
     projected_gradient,
     smoothness,
@@ -83,7 +83,7 @@ def optimum(problem):
 def raw_gradient_map(problem, state):
     """At (Lambda, V) as the solver left it, which is what the theorem bounds."""
     violation = evaluate(problem, state.multipliers).violation
-    return gradient_map_norm(problem, state.pair, violation, 1.0 / smoothness(problem))
+    return np.linalg.norm(gradient_map(problem, state.pair, violation, 1.0 / smoothness(problem)))
 
 
 def finish(solver, problem, start=None):
