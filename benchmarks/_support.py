@@ -206,3 +206,11 @@ def python_seconds(code: str, environment: Mapping[str, str] | None = None) -> f
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     return float(done.stdout.split()[-1])
+
+
+def extract(root: Path, commit: str, folder: Path) -> Path:
+    """The package of an earlier commit, in a folder of its own."""
+    asked = ["git", "-C", str(root), "archive", commit, "src", "pyproject.toml"]
+    archive = subprocess.run(asked, check=True, capture_output=True)
+    subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
+    return folder

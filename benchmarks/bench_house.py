@@ -12,7 +12,7 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-from benchmarks._support import show_table
+from benchmarks._support import extract, show_table
 
 ROOT = Path(__file__).resolve().parent.parent
 BEFORE = "5f6d96a"  # the last commit of the old house
@@ -113,13 +113,7 @@ def measure(root: Path) -> dict[str, object]:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        archive = subprocess.run(
-            ["git", "-C", str(ROOT), "archive", BEFORE, "src", "pyproject.toml"],
-            check=True,
-            capture_output=True,
-        )
-        subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
-        before = measure(Path(folder))
+        before = measure(extract(ROOT, BEFORE, Path(folder)))
     after = measure(ROOT)
     show_table(["", "before", "after"], [[name, str(before[name]), str(after[name])] for name in before])
     lines = "lines of code without docstrings"

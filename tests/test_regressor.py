@@ -236,6 +236,7 @@ def test_many_groups_of_the_papers_data_from_pandas_and_polars(data_home, case):
             Ridge(),
             make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
             atoms=31,
+            beta="paper",  # eight groups at the automatic one take their time
             min_group_size=30,
             small_groups="merge",
         )

@@ -53,18 +53,6 @@ def cost_matrix(model: CostModel, rows: RowCosts) -> FloatArray:
     return rows.constant[:, None] - gain
 
 
-def expected_costs(pmf: FloatArray, model: CostModel, rows: RowCosts) -> FloatArray:
-    """`sum_l pi(l | x_i) c_il` in units of a problem, shape (n_rows,).
-
-    >>> atoms = np.array([-1.0, 1.0])
-    >>> expected_costs(np.array([[0.5, 0.5]]), squared_cost(atoms), squared_cost_rows(np.array([1.0])))
-    array([2.])
-    """
-    gain = np.einsum("ik,ki->i", pmf @ model.loadings, rows.features) + pmf @ model.offset
-    costs: FloatArray = rows.constant - gain
-    return costs
-
-
 def clip_within_reach(grid: Grid, scores: FloatArray) -> FloatArray:
     """Scores within the bounds, refused where squares of what is between them and the atoms would overflow.
 

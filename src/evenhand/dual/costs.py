@@ -14,39 +14,8 @@ import numpy as np
 from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import as_floats
-from evenhand.dual.cost_terms import (
-    CostModel,
-    RowCosts,
-    clip_within_reach,
-    cost_matrix,
-    expected_costs,
-    squared_cost,
-    squared_cost_rows,
-)
+from evenhand.dual.cost_terms import CostModel, RowCosts, clip_within_reach, squared_cost, squared_cost_rows
 from evenhand.dual.grid import Grid
-
-__all__ = [
-    "COSTS",
-    "ERROR_RATE",
-    "Absolute",
-    "Cost",
-    "CostMatrix",
-    "CostModel",
-    "Custom",
-    "Huber",
-    "Pinball",
-    "RowCosts",
-    "Squared",
-    "check_cost_matrix",
-    "clip_within_reach",
-    "cost_matrix",
-    "expected_costs",
-    "make_cost",
-    "register_cost",
-    "same_cost",
-    "squared_cost",
-    "squared_cost_rows",
-]
 
 ERROR_RATE = "share of wrong decisions"
 REACH = 4.0  # the largest cost in a problem: (1 - (-1))^2

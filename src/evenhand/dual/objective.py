@@ -6,7 +6,7 @@ import numpy as np
 
 from evenhand._kernels.softmax import LOG_2
 from evenhand._utils.typing import FloatArray
-from evenhand.dual.costs import CostModel
+from evenhand.dual.cost_terms import CostModel
 from evenhand.dual.parity import Functional
 from evenhand.dual.problem import DualProblem
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from evenhand._utils.typing import FloatArray
-from evenhand.dual.costs import CostModel, RowCosts, cost_matrix
+from evenhand.dual.cost_terms import CostModel, RowCosts, cost_matrix
 from evenhand.dual.parity import Parity
 from evenhand.dual.rows import DualRows, stored_rows
 

@@ -32,11 +32,6 @@ def gradient_map(problem: DualProblem, point: FloatArray, violation: FloatArray,
     return np.minimum(point / step, projected_gradient(problem, violation))
 
 
-def gradient_map_norm(problem: DualProblem, point: FloatArray, violation: FloatArray, step: float) -> float:
-    """Euclidean norm of the gradient map."""
-    return float(np.linalg.norm(gradient_map(problem, point, violation, step)))
-
-
 def imbalance_spread(problem: DualProblem) -> float:
     """`E |t|^2` on the rows: sigma-hat squared of the paper's appendix on unknown eta and tau."""
     return float(np.trace(problem.mixing.T @ problem.rows.second_moment() @ problem.mixing))

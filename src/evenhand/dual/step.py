@@ -9,7 +9,8 @@ import numpy as np
 from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import Rows
-from evenhand.dual.costs import Cost, CostMatrix, clip_within_reach, cost_faults
+from evenhand.dual.cost_terms import clip_within_reach
+from evenhand.dual.costs import Cost, CostMatrix, cost_faults
 from evenhand.dual.grid import (
     Grid,
     automatic_beta,
