@@ -13,6 +13,7 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from evenhand._utils.progress import report_progress
 from evenhand._utils.text import plain
@@ -29,15 +30,11 @@ from evenhand.tables.sources import Source, skip_rows, too_short
 
 BATCH_ROWS = 65_536  # most rows of a batch, and what a Parquet or Arrow file gives at a time
 BLOCK_BYTES = 2**20  # of CSV text in one chunk, of which several are read ahead; no row may be longer
+BUFFER_BYTES = 2**18  # of each column of a Parquet file, as it is packed
 MOST_COLUMNS = 20_000  # of a CSV file
 STAGE = "rows"  # what the progress of reading is called; it is told in bytes where nobody knows the rows
 
-# Pages are read when they are needed: by default all of a row group is in memory, packed, beside its rows.
-_PAGES = ds.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
-_DATASETS = {
-    "parquet": ds.ParquetFileFormat(default_fragment_scan_options=_PAGES),
-    "arrow": ds.IpcFileFormat(),
-}
+_DATASETS = {"parquet": ds.ParquetFileFormat(), "arrow": ds.IpcFileFormat()}
 _MAGIC = {b"PAR1": "parquet", b"ARROW1": "arrow"}  # how files begin
 
 
@@ -53,9 +50,11 @@ def read_batches(source: Source) -> Iterator[pa.Table]:
     """
     n_rows = 0
     for chunk in source.chunks_from(0) if source.is_text else source.blocks(BATCH_ROWS):
+        n_rows += chunk.num_rows
+        if not source.is_text:  # which tells its bytes where they are read
+            report_progress(STAGE, n_rows, source.n_rows)
         for start in range(0, chunk.num_rows, BATCH_ROWS):
             yield chunk.slice(start, BATCH_ROWS)
-        n_rows += chunk.num_rows
     if not n_rows:
         raise TableError(f"{source.name} has no rows.")
 
@@ -85,7 +84,7 @@ def open_path(
 
 
 def open_dataset(dataset: ds.Dataset, columns: Sequence[str] | None, name: str = "The table") -> Source:
-    """The table of a dataset, of which only the named columns are read, a few row groups at a time."""
+    """The table of a dataset, of which only the named columns are read."""
     wanted = dataset.schema.names if columns is None else list(columns)
     require_columns(dataset.schema.names, wanted)
     for fragment in dataset.get_fragments():
@@ -96,8 +95,7 @@ def open_dataset(dataset: ds.Dataset, columns: Sequence[str] | None, name: str =
                 f"{getattr(fragment, 'path', 'A part of the table')} has no column {', '.join(missing)}, "
                 "which the table has elsewhere. Move it away, or give it that column."
             )
-    n_rows = int(dataset.count_rows())
-    return Source(lambda start: _read_dataset(dataset, wanted, start, n_rows), n_rows, name)
+    return Source(lambda start: _read_dataset(dataset, wanted, start), int(dataset.count_rows()), name)
 
 
 def _open_typed(path: str, kind: str, columns: Sequence[str] | None) -> Source:
@@ -109,54 +107,66 @@ def _open_typed(path: str, kind: str, columns: Sequence[str] | None) -> Source:
         return open_dataset(ds.dataset(path, format=format), columns, name)
     with _opened(path) as file:
         content = pa.OSFile(path) if os.path.isfile(path) else pa.BufferReader(file.read())
-    if kind == "arrow" and _MAGIC.get(content.read(6)) != kind:  # its format for streams, without an index
-        content.seek(0)
-        chunks = (pa.Table.from_batches([batch]) for batch in pa.ipc.open_stream(content))
-        tables = (_select(chunk, columns, name) for chunk in chunks)
-        return Source(lambda start: skip_rows(tables, start), None, name)
     fragment = format.make_fragment(content)
-    return open_dataset(ds.FileSystemDataset([fragment], fragment.physical_schema, format), columns, name)
+    if kind == "parquet":
+        return open_dataset(ds.FileSystemDataset([fragment], fragment.physical_schema, format), columns, name)
+    has_index = _MAGIC.get(content.read(6)) == kind  # which Arrow's format for streams has not
+    tables = _read_arrow(content, has_index, columns, name)
+    n_rows = int(fragment.count_rows()) if has_index else None
+    return Source(lambda start: skip_rows(tables, start), n_rows, name)
 
 
-def _read_dataset(dataset: ds.Dataset, columns: list[str], start: int, n_total: int) -> Iterator[pa.Table]:
-    """Tables of a dataset from row `start` on; row groups before it are not read."""
+def _read_arrow(
+    file: pa.NativeFile, has_index: bool, columns: Sequence[str] | None, name: str
+) -> Iterator[pa.Table]:
+    """The batches of one Arrow file, one at a time: as a dataset, several would be in memory."""
+    read = pa.ipc.open_file if has_index else pa.ipc.open_stream
+    file.seek(0)
+    names = read(file).schema.names
+    fields = None if columns is None else [place for place, each in enumerate(names) if each in columns]
+    file.seek(0)
+    reader = read(file, options=pa.ipc.IpcReadOptions(included_fields=fields))
+    batches = map(reader.get_batch, range(reader.num_record_batches)) if has_index else reader
+    return (_select(pa.Table.from_batches([batch]), columns, name) for batch in batches)
+
+
+def _read_dataset(dataset: ds.Dataset, columns: list[str], start: int) -> Iterator[pa.Table]:
+    """Tables of a dataset from row `start` on, in the order of the names of its files."""
+    schema = pa.schema([dataset.schema.field(name) for name in columns], dataset.schema.metadata)
     n_before = 0
-    for piece, n_rows in _pieces(dataset):
-        n_read, n_before = n_before, n_before + n_rows
-        if n_before <= start:
-            continue
-        # No read-ahead and no threads: one row group at a time bounds the memory.
-        batches = piece.to_batches(
-            schema=dataset.schema,
-            columns=columns,
-            batch_size=BATCH_ROWS,
-            batch_readahead=1,
-            fragment_readahead=1,
-            use_threads=False,
-            cache_metadata=False,
-        )
-        for table in skip_rows(batches, max(0, start - n_read)):
-            n_read += table.num_rows
-            report_progress(STAGE, n_read, n_total)
-            yield table
+    for fragment in sorted(dataset.get_fragments(), key=lambda fragment: getattr(fragment, "path", "")):
+        left, n_rows = max(0, start - n_before), int(fragment.count_rows())
+        n_before += n_rows
+        if left < n_rows:
+            yield from _read_fragment(fragment, schema, left)
     if n_before < start:
         raise too_short(n_before, start)
 
 
-def _pieces(dataset: ds.Dataset) -> Iterator[tuple[ds.Fragment, int]]:
-    """Row groups of Parquet files, small ones together, other files as a whole, and their numbers of rows."""
-    for fragment in sorted(dataset.get_fragments(), key=lambda fragment: getattr(fragment, "path", "")):
-        chosen, n_rows = [], 0
-        for group in getattr(fragment, "row_groups", ()):
-            chosen.append(group.id)
-            n_rows += group.num_rows
-            if n_rows >= BATCH_ROWS:
-                yield fragment.subset(row_group_ids=chosen), n_rows
-                chosen, n_rows = [], 0
-        if chosen:
-            yield fragment.subset(row_group_ids=chosen), n_rows
-        elif not hasattr(fragment, "row_groups"):
-            yield fragment, int(fragment.count_rows())
+def _read_fragment(fragment: ds.Fragment, schema: pa.Schema, start: int) -> Iterator[pa.Table]:
+    """Tables of one file from row `start` on, in bounded memory: nothing is read ahead.
+
+    Row groups of Parquet files before that row are not read, and the others page by page: a dataset would
+    hold each of them as a whole.
+    """
+    if getattr(fragment, "format", None) != _DATASETS["parquet"]:
+        ahead = {"batch_readahead": 0, "fragment_readahead": 0}
+        batches = fragment.to_batches(schema, columns=schema.names, batch_size=BATCH_ROWS, **ahead)
+        yield from skip_rows(batches, start)
+        return
+    groups, n_before = fragment.row_groups, 0
+    while n_before + groups[0].num_rows <= start:
+        n_before += groups.pop(0).num_rows
+    told = ds.get_partition_keys(fragment.partition_expression)  # by the names of folders
+    batches = pq.ParquetFile(fragment.open(), pre_buffer=False, buffer_size=BUFFER_BYTES).iter_batches(
+        BATCH_ROWS,
+        row_groups=[group.id for group in groups],
+        columns=[name for name in schema.names if name not in told],
+        use_threads=False,
+    )
+    for chunk in skip_rows(batches, start - n_before):
+        cells = [pa.repeat(told[name], len(chunk)) if name in told else chunk[name] for name in schema.names]
+        yield pa.table(cells, schema.names).cast(schema)
 
 
 def _read_csv(
