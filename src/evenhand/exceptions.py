@@ -10,6 +10,7 @@ __all__ = [
     "IndependenceWarning",
     "InterruptWarning",
     "PriorWarning",
+    "PromiseWarning",
 ]
 
 
@@ -27,6 +28,10 @@ class ClippingWarning(EvenhandWarning):
 
 class PriorWarning(EvenhandWarning):
     """The given group prior is so far from the rows that parity within epsilon loses its meaning."""
+
+
+class PromiseWarning(EvenhandWarning):
+    """New people will see a larger distance between groups than was asked for."""
 
 
 class IndependenceWarning(EvenhandWarning):

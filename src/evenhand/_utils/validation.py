@@ -37,12 +37,16 @@ class Rows:
             return mean
         return self.weights @ self.group_proba
 
+    def take(self, rows: IntArray) -> "Rows":
+        """Some of the rows."""
+        weights = None if self.weights is None else self.weights[rows] / self.weights[rows].sum()
+        return replace(self, scores=self.scores[rows], group_proba=self.group_proba[rows], weights=weights)
+
     def without(self, rows: IntArray) -> "Rows":
         """All the other rows."""
         used = np.ones(len(self.scores), bool)
         used[rows] = False
-        weights = None if self.weights is None else self.weights[used] / self.weights[used].sum()
-        return replace(self, scores=self.scores[used], group_proba=self.group_proba[used], weights=weights)
+        return self.take(np.flatnonzero(used))
 
 
 def check_rows(

@@ -7,7 +7,7 @@ and the group given both: "joint" mends both models towards that.
 """
 
 from evenhand.calibration.diagnosis import CalibrationDiagnosis, diagnose_calibration
-from evenhand.calibration.joint import JOINT, JointCalibrator, JointRows, joint_inputs
+from evenhand.calibration.joint import JOINT, JointCalibrator, JointFit, JointRows, joint_inputs
 from evenhand.calibration.maps import METHODS, Calibrator, fit_calibrator
 
 CALIBRATIONS = (*METHODS, JOINT)  # names that an estimator takes
@@ -19,6 +19,7 @@ __all__ = [
     "CalibrationDiagnosis",
     "Calibrator",
     "JointCalibrator",
+    "JointFit",
     "JointRows",
     "diagnose_calibration",
     "fit_calibrator",

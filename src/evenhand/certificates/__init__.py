@@ -10,12 +10,14 @@
 from evenhand.certificates.heldout import HeldOutCertificate, certify_held_out
 from evenhand.certificates.optimisation import Certificate, PolicyMeasures, certify
 from evenhand.certificates.plugin import PluginCertificate, certify_plugin
+from evenhand.certificates.promise import Promise
 
 __all__ = [
     "Certificate",
     "HeldOutCertificate",
     "PluginCertificate",
     "PolicyMeasures",
+    "Promise",
     "certify",
     "certify_held_out",
     "certify_plugin",

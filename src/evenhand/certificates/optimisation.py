@@ -17,6 +17,7 @@ from evenhand._kernels.softmax import LOG_2
 from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import FloatArray
 from evenhand.calibration import CalibrationDiagnosis
+from evenhand.certificates.promise import Promise
 from evenhand.dual.forms import form_of
 from evenhand.dual.objective import duality_gap, penalty, policy_loadings
 from evenhand.dual.problem import DualProblem
@@ -29,13 +30,13 @@ class Certificate(Stored):
     """What the policy of some multipliers does on the rows it was fitted on, and how good that is.
 
     Risks are in squared outcome units; violations in probability, or in outcome units for notions
-    about outcomes. It speaks of the rows used and of their given scores and group probabilities: it
-    says nothing about new rows, nor about errors of the scores and of the probabilities.
+    about outcomes. It speaks of the rows used and of their given scores and group probabilities. Of new
+    people, and of errors of the scores and of the probabilities, only its `promise` speaks.
     """
 
     parity: str
     groups: tuple[Hashable, ...]
-    epsilon: FloatArray  # tolerance of each group, (n_groups,)
+    epsilon: FloatArray  # tolerance of each group on these rows, (n_groups,); see `promise` for new ones
     violation: FloatArray  # norm of V_s, (n_groups,)
     risk: float  # expected cost of the policy
     entropic_risk: float  # risk + E[negative entropy of the policy] / beta
@@ -47,6 +48,7 @@ class Certificate(Stored):
     risk_bound: float  # the risk is at most this much above the best (Lemma 3.5, see `certify`)
     message: str  # why the solver stopped
     calibration: CalibrationDiagnosis | None = None  # of the group probabilities, where groups are known
+    promise: Promise | None = None  # for new people; None where epsilon is for the rows used
 
     def faults(self) -> Iterator[str]:
         """A tolerance and a violation for each group."""
@@ -55,6 +57,8 @@ class Certificate(Stored):
             yield "its tolerances and violations are not one number for each group"
         if not isinstance(self.calibration, CalibrationDiagnosis | None):
             yield "its calibration is not a diagnosis"
+        if not isinstance(self.promise, Promise | None):
+            yield "its promise is not one"
 
     @property
     def excess(self) -> FloatArray:
@@ -97,12 +101,14 @@ class Certificate(Stored):
             "risk_bound": self.risk_bound,
             "message": self.message,
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
+            "promise": None if self.promise is None else self.promise.to_dict(),
         }
 
     def __str__(self) -> str:
         """A small table by group and three sentences."""
         return "\n".join(
             [
+                *([] if self.promise is None else [str(self.promise)]),
                 f"Parity {self.parity!r} on the rows used:",
                 *_table(self),
                 f"The risk is {self.risk:.6g}{self._comparison()}: no policy on this grid that meets the "

@@ -9,7 +9,7 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
 from evenhand._utils.typing import AnyArray, FloatArray
-from evenhand._utils.validation import Labels, check_group_proba
+from evenhand._utils.validation import Labels
 from evenhand.estimators.cells import Cells
 from evenhand.estimators.draws import RandomState, choose_uniforms, uniforms_from_table
 from evenhand.estimators.fitted import FittedEstimator
@@ -77,7 +77,7 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
         learned = self._learn(
             X, y, sensitive_features, X_unlabeled, sensitive_features_unlabeled, sample_weight
         )
-        postprocessor = self._postprocessor(learned.cells)._fit_rows(learned.rows)
+        postprocessor = self._postprocessor(learned.cells)._fit_rows(learned.rows, folds=learned.folds)
         validate_data(self, X, skip_check_array=True)  # notes the features' names and number
         return self._install(learned, postprocessor)
 
@@ -158,11 +158,9 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
                 "Leave it out, or fit with aware=True where the law allows its use."
             )
         groups = restore_models(cells, self.sensitive_estimator_, self.calibrator_)
-        outputs = self._model_outputs(
-            Models(self.estimator_, self.outcome_calibrator_, groups), X, cells, known
-        )
-        columns = self._columns(X, cells, outputs)
-        return outputs.scores, check_group_proba(columns, len(columns), strata=cells.strata())[0]
+        models = Models(self.estimator_, self.outcome_calibrator_, groups)
+        rows = self._raw_rows(models, X, cells, known).scored(models, cells)
+        return rows.scores, rows.group_proba
 
     def _postprocessor(self, cells: Cells) -> ParityPostprocessor:
         """The post-processor with this model's parameters, unfitted but for a warm start."""

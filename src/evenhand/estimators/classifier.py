@@ -123,7 +123,8 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         tol: float = 1e-6,
         max_iter: int | None = None,
         cv: Any = None,
-        calibration: str | None = None,
+        calibration: str | None = "auto",
+        confidence: Any = "auto",
         aware: bool = False,
         attributes: str = "combined",
         conditional_on: Any = None,
@@ -147,6 +148,7 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         self.max_iter = max_iter
         self.cv = cv
         self.calibration = calibration
+        self.confidence = confidence
         self.aware = aware
         self.attributes = attributes
         self.conditional_on = conditional_on

@@ -12,19 +12,23 @@ from sklearn.utils.validation import check_consistent_length
 
 from evenhand._utils.labels import Groups
 from evenhand._utils.typing import AnyArray, FloatArray
-from evenhand._utils.validation import Labels, as_floats, check_rows, check_weights
+from evenhand._utils.validation import Labels, as_floats, check_weights, require_mass
 from evenhand.calibration import JOINT
 from evenhand.estimators.cells import Cells
 from evenhand.estimators.draws import RandomState
 from evenhand.estimators.group_model import GroupModel, fit_group_models
 from evenhand.estimators.groups import check_groups, check_small_groups
+from evenhand.estimators.judging import JudgedRows, is_for_new_people
 from evenhand.estimators.learning import (
     Learned,
+    RawRows,
     attribute_columns,
     combined_codes,
     diagnose,
     factor_codes,
     factor_values,
+    judged_folds,
+    known_columns,
     known_groups,
     model_targets,
     needs_labelled,
@@ -44,10 +48,12 @@ from evenhand.estimators.nuisances import (
     require_table,
 )
 from evenhand.estimators.recalibration import (
+    AUTO,
     ModelOutputs,
     Models,
     check_calibration,
     fit_recalibration,
+    mend_by_fold,
     recalibrate,
 )
 
@@ -60,6 +66,7 @@ class Learner(ABC):
     sensitive_estimator: Any
     cv: Any
     calibration: str | None
+    confidence: Any
     aware: bool
     attributes: str
     conditional_on: Any
@@ -111,35 +118,52 @@ class Learner(ABC):
     ) -> Learned:
         """Fit the two models and score the rows of the parity step."""
         check_calibration(self.calibration)
+        judges = is_for_new_people(self.confidence, knows_groups=True)
+        calibration = self.calibration if self.calibration != AUTO else JOINT if judges else None
         data, attributes, cells, folds = self._labelled(X, y, sensitive_features, sample_weight)
         known = known_groups(attributes, cells, X_unlabeled, sensitive_features_unlabeled, self.aware)
-        serve = X_unlabeled is None or self.calibration == JOINT or needs_labelled(cells, known, self.aware)
+        serve = X_unlabeled is None or judges or calibration == JOINT
+        serve = serve or needs_labelled(cells, known, self.aware)
         estimator, scores = self._fit_outcome(data, folds, serve)
-        groups, held_out = self._fit_group_models(data, attributes, cells, folds)
+        groups, held_out = self._fit_group_models(data, attributes, cells, folds, calibration)
         models = Models(estimator, None, groups)
-        labelled = ModelOutputs(scores, held_out, attributes if self.aware else None)
-        if self.calibration == JOINT:
+        without, judged = [models] * len(folds), self._judged_rows(folds, attributes)
+        factors = factor_codes(data.X, self.conditional_on, cells)
+        labelled = RawRows(
+            ModelOutputs(scores, held_out, attributes if self.aware else None), factors, data.weights
+        )
+        if calibration == JOINT:
             targets = model_targets(cells, attributes, data) if groups else ()
             outcome = self._outcome_to_mend(data)
-            models, labelled = fit_recalibration(models, labelled, outcome, targets, folds, data.weights)
-        X_parity, outputs, weights = data.X, labelled, data.weights
-        if X_unlabeled is not None:
-            X_parity, weights = X_unlabeled, None
-            outputs = self._model_outputs(models, X_parity, cells, known if self.aware else None)
-        rows = check_rows(
-            outputs.scores,
-            self._columns(X_parity, cells, outputs),
-            weights,
-            groups=cells.labels(),
-            strata=cells.strata(),
-            n_classes=None if data.classes is None else len(data.classes),
-        )
+            models, without = fit_recalibration(
+                models, labelled.outputs, outcome, targets, judged, data.weights
+            )
+        pile = labelled if X_unlabeled is None else self._raw_rows(models, X_unlabeled, cells, known)
+        rows = pile.scored(models, cells)
+        require_mass(rows.groups, rows.group_mass())
         diagnosis = None
         if len(groups) == 1 and not self.aware:
             codes = model_targets(cells, attributes, data)[0].codes
-            diagnosis = diagnose(cells, labelled, codes, data.weights, outputs, known, rows)
+            mended = mend_by_fold(labelled.outputs, without, folds)
+            outputs = mended if X_unlabeled is None else recalibrate(models, pile.outputs)
+            diagnosis = diagnose(cells, mended, codes, data.weights, outputs, known, rows)
+        judged_by = None
+        if judges:
+            judged_by = judged_folds(
+                labelled.take(judged.places),
+                None if X_unlabeled is None else pile,
+                without,
+                cells,
+                judged,
+                known_columns(cells, attributes, data.y, factors)[judged.places],
+            )
         classes = None if data.classes is None else np.unique(data.y)
-        return Learned(models, cells, classes, diagnosis, rows)
+        return Learned(models, cells, classes, diagnosis, rows, judged_by)
+
+    def _judged_rows(self, folds: list[Fold], attributes: Sequence[Groups]) -> JudgedRows:
+        smallest = min(int(groups.sizes().min()) for groups in attributes)
+        n_rows, seed = len(attributes[0].codes), fold_seed(self.random_state)
+        return JudgedRows.choose([scored for _, scored in folds], n_rows, smallest, seed)
 
     def _fit_outcome(self, data: Labelled, folds: list[Fold], serve: bool) -> tuple[Any, FloatArray]:
         """The model of the outcome, and scores of the labelled rows.
@@ -155,25 +179,26 @@ class Learner(ABC):
         return estimator, self._scores(estimator, data.X, data.classes)
 
     def _fit_group_models(
-        self, data: Labelled, attributes: list[Groups], cells: Cells, folds: list[Fold]
+        self,
+        data: Labelled,
+        attributes: list[Groups],
+        cells: Cells,
+        folds: list[Fold],
+        calibration: str | None,
     ) -> tuple[list[GroupModel], list[FloatArray]]:
         """Models of the group, and what they say of labelled rows that they have not seen."""
         if self.aware and not cells.joint:
             return [], []
         targets = model_targets(cells, attributes, data)
-        return fit_group_models(self._group_classifier(), data, targets, folds, self.calibration, self.n_jobs)
+        return fit_group_models(self._group_classifier(), data, targets, folds, calibration, self.n_jobs)
 
-    def _model_outputs(
-        self, models: Models, X: Any, cells: Cells, known: Sequence[Groups] | None
-    ) -> ModelOutputs:
-        """Scores and group probabilities of rows, by fitted models."""
+    def _raw_rows(self, models: Models, X: Any, cells: Cells, known: Sequence[Groups] | None) -> RawRows:
+        """Rows as fitted models see them; their groups are `known` to aware models alone."""
         scores = self._scores(models.outcome, X, cells.classes)
-        return recalibrate(models, ModelOutputs(scores, [model.proba(X) for model in models.groups], known))
-
-    def _columns(self, X: Any, cells: Cells, outputs: ModelOutputs) -> FloatArray:
-        """What the post-processor calls group probabilities."""
-        blocks = cells.blocks(outputs.modelled, outputs.scores, outputs.shares())
-        return cells.columns(blocks, factor_codes(X, self.conditional_on, cells))
+        outputs = ModelOutputs(
+            scores, [model.proba(X) for model in models.groups], known if self.aware else None
+        )
+        return RawRows(outputs, factor_codes(X, self.conditional_on, cells), None)
 
     def _group_classifier(self) -> BaseEstimator:
         if self.sensitive_estimator is None:

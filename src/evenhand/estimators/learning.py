@@ -17,12 +17,15 @@ from evenhand._utils.labels import (
     read_groups,
 )
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
-from evenhand._utils.validation import Labels, Rows
+from evenhand._utils.validation import Labels, Rows, check_group_proba, check_weights
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
 from evenhand.estimators.cells import ATTRIBUTES, Cells
 from evenhand.estimators.groups import PAIR
+from evenhand.estimators.judging import MOST_JUDGED, JudgedFold, JudgedRows
 from evenhand.estimators.nuisances import Labelled, class_codes
-from evenhand.estimators.recalibration import ModelOutputs, Models
+from evenhand.estimators.recalibration import ModelOutputs, Models, recalibrate
+from evenhand.metrics.measure import ScoredRows
+from evenhand.metrics.membership import Membership
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +37,56 @@ class Learned:
     classes: AnyArray | None  # of a classification, in the type of the outcomes
     diagnosis: CalibrationDiagnosis | None
     rows: Rows
+    folds: Sequence[JudgedFold] | None  # to judge the step by; None where epsilon is for the rows alone
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RawRows:
+    """Rows as the models see them, before any map."""
+
+    outputs: ModelOutputs
+    factors: IntArray | None  # value of the legitimate factor, where there is one
+    weights: FloatArray | None
+
+    def take(self, rows: IntArray) -> "RawRows":
+        """Some of the rows."""
+        factors = None if self.factors is None else self.factors[rows]
+        return RawRows(self.outputs.take(rows), factors, None if self.weights is None else self.weights[rows])
+
+    def scored(self, models: Models, cells: Cells) -> Rows:
+        """The rows as the parity step takes them, after the maps of the models."""
+        outputs = recalibrate(models, self.outputs)
+        blocks = cells.blocks(outputs.modelled, outputs.scores, outputs.shares())
+        strata, n_rows = cells.strata(), len(outputs.scores)
+        columns, _ = check_group_proba(cells.columns(blocks, self.factors), n_rows, strata=strata)
+        weights = None if self.weights is None else check_weights(self.weights, n_rows)
+        return Rows(outputs.scores, columns, cells.labels(), weights, strata)
+
+
+def judged_folds(
+    labelled: RawRows,
+    pile: RawRows | None,
+    without: Sequence[Models],
+    cells: Cells,
+    judged: JudgedRows,
+    known: FloatArray,
+) -> list[JudgedFold]:
+    """Folds of the judged rows, each with the rows that a step without it learns from.
+
+    `labelled` and `known`, zeros and ones, are of the judged rows. The step learns from the `pile` where
+    there is one, and otherwise from the other folds.
+    """
+    if pile is not None and len(pile.outputs.scores) > MOST_JUDGED:
+        rng = np.random.default_rng(0)
+        pile = pile.take(rng.choice(len(pile.outputs.scores), MOST_JUDGED, replace=False))
+    members = Membership.of_cells(cells.labels(), known, cells.strata(), labelled.weights)
+    folds = []
+    for models, held_out in zip(without, judged.folds, strict=True):
+        rows = labelled.scored(models, cells)
+        step_rows = rows.without(held_out) if pile is None else pile.scored(models, cells)
+        scored = ScoredRows(rows.scores, rows.group_proba, members)
+        folds.append(JudgedFold(step_rows, scored, held_out))
+    return folds
 
 
 def attribute_columns(

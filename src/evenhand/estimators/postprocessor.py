@@ -1,22 +1,26 @@
 """ParityPostprocessor: scores and group probabilities in, a policy at parity out."""
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+import numpy as np
 from sklearn.base import clone
 
+from evenhand._utils.labels import match_groups, read_groups
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import (
     Labels,
     Rows,
+    as_floats,
     check_epsilon,
     check_prior,
     check_rows,
     check_strata,
     column_labels,
 )
-from evenhand.certificates import certify
+from evenhand.certificates import Promise, certify
 from evenhand.dual.costs import make_cost
 from evenhand.dual.grid import Grid, automatic_beta, uniform_grid, warn_of_clipping
 from evenhand.dual.parity import ParityNotion
@@ -24,8 +28,17 @@ from evenhand.dual.prior import resolve_prior
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.step import ParityStep, choose_beta, choose_grid
 from evenhand.estimators.draws import RandomState, key_from
+from evenhand.estimators.judging import (
+    N_FOLDS,
+    Judge,
+    JudgedFold,
+    confidence_level,
+    fold_known_rows,
+    is_for_new_people,
+)
 from evenhand.estimators.selection import Selection, is_cv, select
 from evenhand.estimators.streaming import PartialFit
+from evenhand.exceptions import PromiseWarning
 from evenhand.solvers import Callback, Solver, SolverResult, run_and_warn
 
 
@@ -91,6 +104,13 @@ class ParityPostprocessor(PartialFit):
         Precision of the deterministic solver, on the scale where the atoms span [-1, 1].
     max_iter : int or None, default=None
         Most iterations of the solver, or its budget of gradients; None is the solver's own.
+    confidence : "auto", "average", float or None, default="auto"
+        Whom epsilon is for. "average": new people of the true groups are expected to see it, on average over
+        samples; 0.9, say: they see no more with that probability; None: it holds on the rows of the fit, for
+        their given group probabilities, as the paper has it. "auto" is "average" where `fit` is given
+        `sensitive_features`, and None otherwise. The step is then solved for a smaller tolerance, which is
+        chosen on rows that had no part in it (`evenhand.estimators.judging`). Where that cannot be done there
+        is a `PromiseWarning` that says what can be promised. `partial_fit` goes on with that tolerance.
     warm_start : bool, default=False
         Start from the multipliers of the last fit where their shape agrees.
     random_state : int, Generator, RandomState or None, default=None
@@ -107,6 +127,9 @@ class ParityPostprocessor(PartialFit):
     n_groups_ : int
     group_prior_ : array of shape (n_groups,)
     epsilon_ : array of shape (n_groups,)
+        What was asked for.
+    tolerance_ : array of shape (n_groups,)
+        What the step was solved for on its rows; the same where epsilon is for these.
     n_rows_ : int
     multipliers_ : array of shape (n_constraints, n_groups)
         Phi, on the scale where the atoms span [-1, 1].
@@ -119,7 +142,8 @@ class ParityPostprocessor(PartialFit):
     policy_ : SoftmaxPolicy
     result_ : SolverResult
     certificate_ : Certificate
-        What was reached on the given rows, and how far it is from the best at most.
+        What was reached on the given rows, how far it is from the best at most, and what new people are
+        promised (`certificate_.promise`), where their groups were known.
     selection_ : Selection
         What was tried on held-out rows; only with "cv".
     stream_ : Stream
@@ -154,6 +178,7 @@ class ParityPostprocessor(PartialFit):
         solver: Any = "auto",
         tol: float = 1e-6,
         max_iter: int | None = None,
+        confidence: Any = "auto",
         warm_start: bool = False,
         random_state: RandomState = None,
     ) -> None:
@@ -166,6 +191,7 @@ class ParityPostprocessor(PartialFit):
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
+        self.confidence = confidence
         self.warm_start = warm_start
         self.random_state = random_state
 
@@ -177,9 +203,10 @@ class ParityPostprocessor(PartialFit):
         sample_weight: Any = None,
         *,
         strata: Any = None,
+        sensitive_features: Any = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Find the policy on rows without labels of any kind.
+        """Find the policy on rows without labels of any kind; groups that are known serve to judge it.
 
         A fit that fails leaves the model as it was before.
 
@@ -198,24 +225,45 @@ class ParityPostprocessor(PartialFit):
             need to sum to at most one there. The column of group s in stratum z holds `P(S = s, Z = z | x)`:
             `1{F = z} P(S = s | x)` for a factor F that is known, `P(S = s, Y = z | x)` for equalised odds;
             for several attributes at once a stratum holds the probabilities of one attribute.
+        sensitive_features : array or data frame, default=None
+            Groups of the rows, among the columns of `group_proba`; with strata zeros and ones of shape
+            (n_rows, n_groups). With them epsilon is a promise to new people (`confidence`).
         callback : callable, default=None
             Called with a `Progress` after every step; stops the solver by returning True.
         """
         rows = self._read_rows(scores, group_proba, sample_weight, strata)
-        return self._fit_rows(rows, group_prior, callback)
+        folds = None
+        if is_for_new_people(self.confidence, knows_groups=sensitive_features is not None):
+            known = self._known_groups(rows, sensitive_features, sample_weight)
+            folds = fold_known_rows(rows, known, seed=0)
+        return self._fit_rows(rows, group_prior, callback, folds)
 
-    def _fit_rows(self, rows: Rows, group_prior: Any = None, callback: Callback | None = None) -> Self:
-        """Fit on checked rows, whose labels may be of any kind."""
+    def _fit_rows(
+        self,
+        rows: Rows,
+        group_prior: Any = None,
+        callback: Callback | None = None,
+        folds: Sequence[JudgedFold] | None = None,
+    ) -> Self:
+        """Fit on checked rows, whose labels may be of any kind; with folds epsilon is for new people."""
         key, solver, n_rows = key_from(self.random_state), self._solver(), len(rows.scores)
         step, selected = self._select(self._plan(rows, solver), rows)
         n_clipped = step.grid.count_outside(rows.scores)
         self._report_clipping(step.grid, n_clipped, n_rows)
         given = None if group_prior is None else check_prior(group_prior, rows.groups, rows.strata)
         step = replace(step, group_prior=resolve_prior(given, step, rows.groups, stacklevel=3))
+        asked, promise = step.epsilon, None
+        if folds is not None:
+            judge = Judge(step, solver, folds, own_prior=given is not None)
+            promise = judge.promise(confidence_level(self.confidence))
+            step = replace(step, epsilon=promise.tolerance)
         problem = step.problem(rows)
         result = run_and_warn(solver, problem, self._start(problem, rows), callback)
-        others = {"n_clipped_": n_clipped, "draw_key_": key, **selected}
-        return self._install_fit(step, problem, result, rows.groups, **others)
+        others = {"n_clipped_": n_clipped, "draw_key_": key, "epsilon_": asked, **selected}
+        self._install_fit(step, problem, result, rows.groups, promise, **others)
+        if promise is not None and not promise.kept:
+            warnings.warn(promise.shortfall(), PromiseWarning, stacklevel=3)
+        return self
 
     def _plan(self, rows: Rows, solver: Solver[Any]) -> ParityStep:
         """The step that the parameters ask for on these rows, with what is left to "cv" at its start."""
@@ -246,6 +294,31 @@ class ParityPostprocessor(PartialFit):
             scores, group_proba, sample_weight, groups=labels, strata=codes, n_classes=n_classes
         )
 
+    def _known_groups(self, rows: Rows, sensitive_features: Any, sample_weight: Any) -> FloatArray:
+        """Groups of the rows that are used, zeros and ones, (n_rows, n_groups)."""
+        used = np.ones(len(rows.scores), bool)
+        if sample_weight is not None:
+            used = as_floats(sample_weight, "sample_weight") > 0
+        n_rows = len(used)
+        if rows.strata is None:
+            groups = read_groups(sensitive_features, n_rows)
+            known = match_groups(groups, rows.groups, "sensitive_features").one_hot()[used]
+        else:
+            known = as_floats(sensitive_features, "sensitive_features")
+            if known.shape != (n_rows, len(rows.groups)) or not np.isin(known, (0.0, 1.0)).all():
+                raise ValueError(
+                    "With strata, sensitive_features says for each column of group_proba whether the row is "
+                    f"in it, zeros and ones of shape {(n_rows, len(rows.groups))}: got shape {known.shape}."
+                )
+            known = known[used]
+        for group, count in zip(rows.groups, known.sum(axis=0), strict=True):
+            if count < N_FOLDS:
+                raise ValueError(
+                    f"Group {group!r} has {int(count)} known rows, too few to judge by: pass more, or "
+                    "confidence=None to keep epsilon on the rows of the fit alone."
+                )
+        return known
+
     def _select(self, step: ParityStep, rows: Rows) -> tuple[ParityStep, dict[str, Selection]]:
         """The step with what is left to "cv" chosen, and how."""
         if not (is_cv(self.beta) or is_cv(self.atoms)):
@@ -262,10 +335,11 @@ class ParityPostprocessor(PartialFit):
         problem: DualProblem,
         result: SolverResult,
         groups: Labels,
+        promise: Promise | None,
         **others: Any,
     ) -> Self:
         """Become the model of a solved problem, all at once."""
-        certificate = certify(problem, result, step=step, groups=groups)
+        certificate = replace(certify(problem, result, step=step, groups=groups), promise=promise)
         for name in ("selection_", "stream_"):  # of an earlier fit
             self.__dict__.pop(name, None)
         fitted = {"n_rows_": problem.n_rows, "result_": result, "certificate_": certificate}

@@ -8,11 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from evenhand._utils.labels import Groups
-from evenhand._utils.typing import AnyArray, FloatArray
+from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand.calibration import CALIBRATIONS, JointCalibrator, JointRows, joint_inputs
 from evenhand.estimators.group_model import GroupModel
+from evenhand.estimators.judging import JudgedRows
 from evenhand.estimators.nuisances import Fold
+
+AUTO = "auto"  # joint where epsilon is for new people, none where it is for the rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,6 +28,12 @@ class Models:
     outcome_calibrator: JointCalibrator | None
     groups: list[GroupModel]  # one for each attribute; none where the group itself is given
 
+    def mended(self, with_outcome: bool, maps: Sequence[JointCalibrator | None]) -> "Models":
+        """The same models with these maps, that of the outcome first, if there is one."""
+        first, rest = (maps[0], maps[1:]) if with_outcome else (None, maps)
+        groups = [replace(model, calibrator=each) for model, each in zip(self.groups, rest, strict=True)]
+        return Models(self.outcome, first, groups)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelOutputs:
@@ -31,6 +42,13 @@ class ModelOutputs:
     scores: FloatArray  # (n_rows,) or (n_rows, n_classes)
     modelled: list[FloatArray]  # of each model of the group, (n_rows, n_groups)
     known: Sequence[Groups] | None = None
+
+    def take(self, rows: IntArray) -> "ModelOutputs":
+        """Those of some of the rows."""
+        known = None
+        if self.known is not None:  # groups that are not among the rows keep their places
+            known = [replace(groups, codes=groups.codes[rows]) for groups in self.known]
+        return ModelOutputs(self.scores[rows], [proba[rows] for proba in self.modelled], known)
 
     def inputs(self) -> FloatArray:
         """The same as columns of numbers; known groups count where there is no model of them."""
@@ -43,8 +61,9 @@ class ModelOutputs:
 
 def check_calibration(calibration: object) -> None:
     """Refuse a name that is none."""
-    if calibration is not None and calibration not in CALIBRATIONS:
-        raise ValueError(f"Unknown calibration {calibration!r}. Valid names: {', '.join(CALIBRATIONS)}.")
+    if calibration is not None and calibration not in (AUTO, *CALIBRATIONS):
+        names = ", ".join((AUTO, *CALIBRATIONS))
+        raise ValueError(f"Unknown calibration {calibration!r}. Valid names: {names}.")
 
 
 def fit_recalibration(
@@ -52,23 +71,43 @@ def fit_recalibration(
     outputs: ModelOutputs,
     outcome: AnyArray | None,
     targets: Sequence[Groups],
-    folds: Sequence[Fold],
+    judged: JudgedRows,
     weights: FloatArray | None,
-) -> tuple[Models, ModelOutputs]:
-    """The models with their maps, and what they say of the labelled rows by maps that have not seen these.
+) -> tuple[Models, list[Models]]:
+    """The models with their maps, and with maps that were fitted without each fold.
 
-    `outputs` is by models that have not seen the rows. An outcome of None is left alone.
+    `outputs` is by models that have not seen the rows. A map is kept where judged rows say that it helps. An
+    outcome of None is left alone.
     """
-    rows = JointRows.of(outputs.inputs(), [scored for _, scored in folds], weights)
-    calibrator, scores = None, outputs.scores
-    if outcome is not None:
-        calibrator, scores = rows.cross_fit(outcome, outputs.scores)
-    pairs = [
-        rows.cross_fit(groups.codes, proba) for groups, proba in zip(targets, outputs.modelled, strict=True)
+    places, n_rows = judged.places, len(outputs.scores)
+    smallest = min([n_rows, *(int(groups.sizes().min()) for groups in targets)])
+    some = None if weights is None else weights[places]
+    rows = JointRows.of(outputs.take(places).inputs(), some, smallest)
+    wanted = [] if outcome is None else [(outcome, outputs.scores)]
+    wanted += [(groups.codes, proba) for groups, proba in zip(targets, outputs.modelled, strict=True)]
+    fits = [rows.cross_fit(target[places], said[places], judged.folds) for target, said in wanted]
+    maps = [None if fit is None else fit.calibrator for fit in fits]
+    if len(places) < n_rows and any(fits):
+        rows = JointRows.of(outputs.inputs(), weights, smallest)
+        maps = [None if fit is None else rows.fit(*pair) for fit, pair in zip(fits, wanted, strict=True)]
+    without = [
+        models.mended(outcome is not None, [None if fit is None else fit.without[fold] for fit in fits])
+        for fold in range(len(judged.folds))
     ]
-    groups = [replace(model, calibrator=each) for model, (each, _) in zip(models.groups, pairs, strict=True)]
-    mended = replace(models, outcome_calibrator=calibrator, groups=groups)
-    return mended, replace(outputs, scores=scores, modelled=[proba for _, proba in pairs])
+    return models.mended(outcome is not None, maps), without
+
+
+def mend_by_fold(outputs: ModelOutputs, without: Sequence[Models], folds: Sequence[Fold]) -> ModelOutputs:
+    """The outputs after maps that have not seen the row."""
+    scored = [rows for _, rows in folds]
+    parts = [recalibrate(models, outputs.take(rows)) for models, rows in zip(without, scored, strict=True)]
+    order = np.argsort(np.concatenate(scored))
+    modelled = zip(*(part.modelled for part in parts), strict=True)
+    return replace(
+        outputs,
+        scores=np.concatenate([part.scores for part in parts])[order],
+        modelled=[np.concatenate(each)[order] for each in modelled],
+    )
 
 
 def recalibrate(models: Models, outputs: ModelOutputs) -> ModelOutputs:

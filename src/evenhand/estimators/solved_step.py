@@ -31,6 +31,7 @@ class SolvedStep(Stored, BaseEstimator, ABC):  # type: ignore[misc]
     solver: Any
     tol: float
     max_iter: int | None
+    confidence: Any
     warm_start: bool
     random_state: RandomState
 
@@ -41,6 +42,7 @@ class SolvedStep(Stored, BaseEstimator, ABC):  # type: ignore[misc]
     n_groups_: int
     group_prior_: FloatArray
     epsilon_: FloatArray
+    tolerance_: FloatArray
     n_rows_: int
     multipliers_: FloatArray
     tilt_: FloatArray
@@ -83,7 +85,8 @@ class SolvedStep(Stored, BaseEstimator, ABC):  # type: ignore[misc]
             groups_=label_array(groups),
             n_groups_=len(groups),
             group_prior_=step.group_prior,
-            epsilon_=step.epsilon,
+            epsilon_=others.pop("epsilon_", step.epsilon),
+            tolerance_=step.epsilon,
             multipliers_=multipliers,
             tilt_=policy.tilt,
             step_=step,

@@ -1,0 +1,247 @@
+"""What is asked for and what new people get: the distance on 200 000 fresh rows of known group probabilities.
+
+Three populations of eight features: one where the linear models are right, one where they are mildly wrong,
+one of five groups, of which one has 5 % of the rows. Each fit is asked for several tolerances, on average
+(the default) and with confidence 0.9. A cell is `mean distance / epsilon`, of the fits without a warning, and
+the share of these beyond epsilon; in brackets the share of the fits that warn.
+
+    python -m benchmarks.bench_promise --models linear boosted --sizes 300 1000 --fits 20
+
+The full run takes about two hours on two cores; `python -m benchmarks promise` is a short one.
+"""
+
+import argparse
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+
+from evenhand import ParityClassifier, ParityRegressor
+from evenhand.exceptions import PromiseWarning
+from evenhand.metrics.measure import ScoredRows
+from evenhand.metrics.membership import Membership
+
+EPSILONS = (0.02, 0.05, 0.1)
+CONFIDENCES = ("average", 0.9)
+FRONTIER = (0.001, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15)
+N_FRESH = 200_000
+NOISE = 0.6  # spread of the outcome around its mean
+OUTCOME = np.array([0.45, -0.3, 0.25, 0.15, 0.0, 0.0, 0.1, 0.0])
+GROUP = np.array([0.9, -0.6, 0.4, 0.0, 0.4, -0.25, 0.0, 0.15])
+FIVE = np.array(
+    [
+        [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+        [0.5, 0.2, 0.0, 0.0, 0.3, 0.0, 0.0, 0.0],
+        [-0.3, 0.5, 0.0, 0.0, 0.0, 0.3, 0.0, 0.0],
+        [0.4, -0.4, 0.2, 0.0, 0.0, 0.0, 0.3, 0.0],
+        [0.7, 0.0, 0.4, 0.0, -0.3, 0.0, 0.0, 0.2],
+    ]
+)
+FIVE_OFFSETS = np.array([0.9, 0.3, 0.2, 0.1, -1.3])
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Rows, and the truth about them."""
+
+    features: np.ndarray
+    target: np.ndarray
+    groups: np.ndarray
+    mean: np.ndarray  # E[Y | X]
+    group_proba: np.ndarray  # P(S | X)
+
+
+def draw(kind: str, n_rows: int, seed: int) -> Sample:
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(n_rows, 8))
+    mean = features @ OUTCOME
+    if kind == "five":
+        logits = features @ FIVE.T + FIVE_OFFSETS
+    else:
+        logit = features @ GROUP - 0.6
+        if kind == "wrong":
+            first, second, fifth = features[:, 0], features[:, 1], features[:, 4]
+            mean = mean + 0.35 * first * second + 0.3 * np.sin(2.0 * fifth)
+            logit = 1.1 * features @ GROUP + 0.4 * first**2 - 0.4 * second * fifth - 0.9
+        logits = np.column_stack([np.zeros(n_rows), logit])
+    proba = np.exp(logits - logits.max(axis=1, keepdims=True))
+    proba /= proba.sum(axis=1, keepdims=True)
+    target = mean + NOISE * rng.normal(size=n_rows)
+    groups = (proba.cumsum(axis=1) < rng.random((n_rows, 1))).sum(axis=1)
+    return Sample(features, target, np.minimum(groups, proba.shape[1] - 1), mean, proba)
+
+
+def models(name: str, classifies: bool = False) -> tuple[Any, Any]:
+    if name == "linear":
+        return None, None
+    if name == "boosted":
+        first = HistGradientBoostingClassifier if classifies else HistGradientBoostingRegressor
+        return first(random_state=0), HistGradientBoostingClassifier(random_state=0)
+    forest: dict[str, Any] = {"n_estimators": 50, "min_samples_leaf": 5, "random_state": 0}
+    first = RandomForestClassifier if classifies else RandomForestRegressor
+    return first(**forest), RandomForestClassifier(**forest)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What one fit was asked for, and what fresh rows show."""
+
+    cell: tuple  # what was fitted: population, models, rows, notion
+    epsilon: float
+    confidence: Any
+    distance: float
+    warned: bool
+    risk: float
+    todays_risk: float  # of the frontier at the same distance, without the promise; nan where beyond it
+
+
+def fit_once(kind: str, name: str, n_rows: int, notion: str, seed: int) -> list[Fit]:
+    """All tolerances on the same models, which are learned once with the new ways and once without."""
+    sample, fresh = draw(kind, n_rows, seed + 1), draw(kind, N_FRESH, 1_000_000)
+    model, target, fresh_target = _model(notion, name, sample, fresh)
+    cell = (kind, name, n_rows, notion)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        learned = model._learn(sample.features, target, sample.groups)
+    scored, unit = _fresh_rows(model, learned, fresh, fresh_target)
+    found = []
+    for epsilon, confidence in product(EPSILONS, CONFIDENCES):
+        model.set_params(epsilon=epsilon * unit, confidence=confidence)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            step = model._postprocessor(learned.cells)._fit_rows(learned.rows, folds=learned.folds)
+        warned = any(issubclass(each.category, PromiseWarning) for each in caught)
+        measures = scored.measure(step.policy_)
+        distance = measures.largest(_metric(notion)) / unit
+        found.append(Fit(cell, epsilon, confidence, distance, warned, measures.risk, np.nan))
+    return _with_todays_risk(found, model, sample, fresh, target, fresh_target, unit)
+
+
+def _with_todays_risk(found, model, sample, fresh, target, fresh_target, unit) -> list[Fit]:
+    """Beside each risk that of the frontier without the promise, at the same fresh distance."""
+    notion = found[0].cell[3]
+    model.set_params(confidence=None, calibration=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        learned = model._learn(sample.features, target, sample.groups)
+        scored, _ = _fresh_rows(model, learned, fresh, fresh_target)
+        points = []
+        for epsilon in FRONTIER:
+            model.set_params(epsilon=epsilon * unit)
+            step = model._postprocessor(learned.cells)._fit_rows(learned.rows)
+            measures = scored.measure(step.policy_)
+            points.append((measures.largest(_metric(notion)) / unit, measures.risk))
+    distances, risks = np.array(sorted(points)).T
+    at = [np.interp(fit.distance, distances, risks, left=np.nan, right=np.nan) for fit in found]
+    return [replace(fit, todays_risk=float(risk)) for fit, risk in zip(found, at, strict=True)]
+
+
+def _model(notion: str, name: str, sample: Sample, fresh: Sample) -> tuple[Any, np.ndarray, np.ndarray]:
+    if notion in ("demographic_parity", "equalized_odds"):
+        model = ParityClassifier(*models(name, True), criterion=notion, min_group_size=5)
+        return model, (sample.target > 0.2).astype(int), (fresh.target > 0.2).astype(int)
+    return ParityRegressor(*models(name), parity=notion, min_group_size=5), sample.target, fresh.target
+
+
+def _metric(notion: str) -> str:
+    return {"cdf": "ks", "demographic_parity": "sup", "equalized_odds": "sup"}.get(notion, notion)
+
+
+def _fresh_rows(model, learned, fresh: Sample, target: np.ndarray) -> tuple[ScoredRows, float]:
+    """Fresh rows as the fitted models score them, weighted by the true probabilities of their groups.
+
+    Distances in units of the outcome are measured in its standard deviations.
+    """
+    cells, classes = learned.cells, learned.cells.classes
+    raw = model._raw_rows(learned.models, fresh.features, cells, None)
+    rows = raw.scored(learned.models, cells)
+    shares = fresh.group_proba
+    if cells.outcomes is not None:  # given the outcome, the group depends on the features alone
+        shares = (np.eye(len(classes))[target][:, :, None] * shares[:, None, :]).reshape(len(target), -1)
+    members = Membership.of_proba(cells.labels(), shares, None, cells.strata())
+    truth = target.astype(float) if classes is None else np.eye(len(classes))[target]
+    unit = float(fresh.target.std()) if model.parity in ("mean", "w1") else 1.0
+    return ScoredRows(rows.scores, rows.group_proba, members, truth), unit
+
+
+def _run(task: tuple) -> list[Fit]:
+    return fit_once(*task)
+
+
+def fits(tasks: list[tuple], n_workers: int) -> Iterator[list[Fit]]:
+    if n_workers == 1:
+        yield from map(_run, tasks)
+        return
+    with ProcessPoolExecutor(n_workers) as pool:
+        yield from pool.map(_run, tasks)
+
+
+def report(found: list[Fit]) -> None:
+    """One line for each of what was fitted: a column for each epsilon and confidence."""
+    for confidence in CONFIDENCES:
+        print(f"\nconfidence = {confidence!r}: distance / epsilon without a warning (beyond it) [warned]")
+        head = "".join(f"{f'epsilon {epsilon}':>26}" for epsilon in EPSILONS)
+        print(f"{'population, models, rows, notion':<46}{head}   risk / today's")
+        for cell in dict.fromkeys(fit.cell for fit in found):
+            of_cell = [fit for fit in found if fit.cell == cell and fit.confidence == confidence]
+            columns = [_column([fit for fit in of_cell if fit.epsilon == epsilon]) for epsilon in EPSILONS]
+            ratios = [fit.risk / fit.todays_risk for fit in of_cell if np.isfinite(fit.todays_risk)]
+            risk = f"{np.mean(ratios):.3f} ({len(ratios)})" if ratios else "beyond it"
+            print(f"{', '.join(map(str, cell)):<46}{''.join(columns)}   {risk}", flush=True)
+
+
+def _column(of_cell: list[Fit]) -> str:
+    kept = [fit for fit in of_cell if not fit.warned]
+    warned = f"[{1 - len(kept) / len(of_cell):4.0%}]"
+    if not kept:
+        every = np.mean([fit.distance / fit.epsilon for fit in of_cell])
+        return f"{f'({every:.2f})':>12} {'':>6} {warned:>6}"
+    ratio = np.mean([fit.distance / fit.epsilon for fit in kept])
+    beyond = np.mean([fit.distance > fit.epsilon for fit in kept])
+    return f"{ratio:>12.2f} {f'({beyond:.0%})':>6} {warned:>6}"
+
+
+def main() -> None:
+    """A short run, as one benchmark among others."""
+    run(["--sizes", "1000", "3000", "--models", "linear", "--fits", "5"])
+
+
+def run(given: list[str] | None) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--populations", nargs="+", default=["right", "wrong", "five"])
+    parser.add_argument("--models", nargs="+", default=["linear", "boosted", "forest"])
+    parser.add_argument("--sizes", nargs="+", type=int, default=[300, 1000, 3000, 10_000, 30_000])
+    parser.add_argument("--notions", nargs="+", default=["cdf"])
+    parser.add_argument("--fits", type=int, default=20)
+    parser.add_argument("--workers", type=int, default=1)
+    asked = parser.parse_args(given)
+    tasks = [
+        (kind, name, n_rows, notion, seed)
+        for name, n_rows, kind, notion in product(asked.models, asked.sizes, asked.populations, asked.notions)
+        for seed in range(asked.fits)
+    ]
+    found = []
+    for number, part in enumerate(fits(tasks, asked.workers), 1):
+        found += part
+        if number % asked.fits == 0:
+            report(part_of(found, part))
+    report(found)
+
+
+def part_of(found: list[Fit], last: list[Fit]) -> list[Fit]:
+    """The fits of the cell that was done last."""
+    return [fit for fit in found if fit.cell == last[0].cell]
+
+
+if __name__ == "__main__":
+    run(None)

@@ -1,0 +1,311 @@
+"""What a parity step does to new people of the true groups: all that follows the models, cross-fitted.
+
+The step, and the maps that mend the models, are fitted anew without each fold of the rows whose group is
+known. Held-out rows of all folds together show the distance of the true groups, in which are
+
+- what the models and the step get wrong, V;
+- the chance of who is among these rows, which new people do not share: its size is drawn from the rows;
+- and *not* what a fit bends to its own rows. A policy is at parity on the rows that it was fitted on, and so
+  off it on others by as much as these differ; but where one fold differs one way, the rest differ the other
+  way, so that over all folds it cancels. It is seen where the fits without each fold are compared on the
+  same rows: their differences, scaled as in the jackknife, are of the size of what new people will see.
+
+So a group's distance for new people is about `sqrt(V^2 + overfit^2)`, `V^2 = measured^2 - noise^2`. Of the
+noise three quarters are taken off: a part of it is fitted by the models, and so not there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student
+
+from evenhand._kernels.blas import one_blas_thread
+from evenhand._utils.typing import FloatArray, IntArray
+from evenhand._utils.validation import Rows
+from evenhand.certificates import Promise
+from evenhand.dual.imbalance import stratum_sums
+from evenhand.dual.policy import SoftmaxPolicy
+from evenhand.dual.step import ParityStep
+from evenhand.metrics.measure import ScoredRows
+from evenhand.metrics.membership import Membership
+from evenhand.solvers import Solver, run
+
+AUTO, AVERAGE = "auto", "average"
+MOST_JUDGED = 20_000  # rows; on as many chance shows a distance of about .006
+LEAST_OF_GROUP = 200  # rows of the smallest group, where it has them
+N_FOLDS = 5  # of rows that come scored
+PRECISION = 0.01  # of a fit that is only measured, as a share of epsilon
+N_DRAWS = 100  # of the noise: its size is then known to 3 %
+NOISE_SHARE = 0.75  # of the noise that is taken off
+# Five fits may happen to agree, and noise to hide what is there: neither is believed below shares of it.
+LEAST_OVERFIT, LEAST_EXPECTED = 0.5, 0.8
+FIRST_SHARE = 0.8  # of epsilon that is tried first
+LEAST_SHARE = 0.05  # of epsilon: less costs risk, and hardly any distance
+AIM, ENOUGH = 0.975, 0.94  # of epsilon that is promised: what to aim at, and where to stop
+MOST_TRIES = 4
+
+
+def is_for_new_people(confidence: object, *, knows_groups: bool) -> bool:
+    """Whether epsilon is a promise to new people; refuses a confidence that is none."""
+    if confidence is None or confidence == AUTO:
+        return confidence == AUTO and knows_groups
+    if confidence != AVERAGE and not (isinstance(confidence, float) and 0.0 < confidence < 1.0):
+        raise ValueError(
+            f'confidence must be "auto", "average", a number between 0 and 1, or None: got {confidence!r}.'
+        )
+    if not knows_groups:
+        raise ValueError(
+            f"confidence={confidence!r} is about the true groups: pass sensitive_features to fit, or "
+            "confidence=None to keep epsilon on the rows of the fit alone."
+        )
+    return True
+
+
+def confidence_level(confidence: Any) -> float | None:
+    """The probability with which epsilon is to hold; None: on average."""
+    return None if confidence in (AUTO, AVERAGE) else float(confidence)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JudgedRows:
+    """Labelled rows on which all that comes after the models is cross-fitted: all, or a sample of many."""
+
+    places: IntArray  # among the labelled rows, increasing
+    folds: list[IntArray]  # places among these of the rows that one and the same model scored
+
+    @classmethod
+    def choose(cls, folds: Sequence[IntArray], n_rows: int, smallest: int, seed: int = 0) -> "JudgedRows":
+        """Enough rows of the smallest group, and of many rows no more than tell enough."""
+        wanted = max(MOST_JUDGED, -(-LEAST_OF_GROUP * n_rows // max(smallest, 1)))
+        if wanted >= n_rows:
+            return cls(np.arange(n_rows), list(folds))
+        places = np.sort(np.random.default_rng(seed).choice(n_rows, wanted, replace=False))
+        fold_of = np.empty(n_rows, np.int64)
+        for number, fold in enumerate(folds):
+            fold_of[fold] = number
+        return cls(places, [np.flatnonzero(fold_of[places] == number) for number in range(len(folds))])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JudgedFold:
+    """A fold, and all that the fit without it knows."""
+
+    rows: Rows  # that the step without the fold learns from
+    scored: ScoredRows  # all judged rows, as the maps without the fold see them; their groups are known
+    held_out: IntArray  # places of the fold among them
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judgement:
+    """What one tolerance comes to on held-out rows, in the units of epsilon, (n_groups,) each."""
+
+    share: float  # of epsilon
+    measured: FloatArray
+    noise: FloatArray  # root mean square of what chance shows
+    overfit: FloatArray  # the same, of what fits differ by
+    spread: FloatArray  # standard error of the distance
+    n_fits: int  # behind these figures
+
+    @property
+    def systematic(self) -> FloatArray:
+        """What is left without the noise, V."""
+        return np.sqrt(np.maximum(self.measured**2 - NOISE_SHARE * self.noise**2, 0.0))
+
+    @property
+    def expected(self) -> FloatArray:
+        """Distance for new people, on average."""
+        overfit = np.maximum(self.overfit, LEAST_OVERFIT * self.noise)
+        return np.maximum(np.hypot(self.systematic, overfit), LEAST_EXPECTED * self.noise)
+
+    def bound(self, confidence: float | None) -> FloatArray | None:
+        """What the distance stays below with that confidence.
+
+        One-sided for each group: all of them are within epsilon only if the farthest one is, so that no
+        share of the confidence is spent on their number.
+        """
+        if confidence is None:
+            return None
+        # Student's quantile: what fits differ by is known from a few of them
+        return self.expected + float(student.ppf(confidence, self.n_fits - 1)) * self.spread
+
+    def promised(self, confidence: float | None) -> FloatArray:
+        """The bound, or what is expected."""
+        bound = self.bound(confidence)
+        return self.expected if bound is None else bound
+
+
+@dataclass(slots=True, eq=False)
+class Judge:
+    """Measures tolerances of one step on the same folds, each fit started from the last one."""
+
+    step: ParityStep  # with the epsilon that is asked for
+    solver: Solver[Any]
+    folds: Sequence[JudgedFold]
+    own_prior: bool  # the step's prior was given, and is not that of its rows
+    starts: dict[int, FloatArray] = field(default_factory=dict)  # of each fold; at first, of the one before
+    noise: FloatArray | None = None  # draws of the gaps by chance, (n_draws, n_groups, n_atoms)
+
+    def promise(self, confidence: float | None) -> Promise:
+        """The largest tolerance that keeps epsilon for new people, or the least where none does."""
+        found = self._find_tolerance(confidence)
+        epsilon, members = self.step.epsilon, self.folds[0].scored.members
+        return Promise(
+            groups=members.labels,
+            epsilon=epsilon,
+            tolerance=found.share * epsilon,
+            measured=found.measured,
+            chance=found.noise,
+            expected=found.expected,
+            bound=found.bound(confidence),
+            confidence=confidence,
+            n_rows=members.n_rows,
+            rows_needed=_rows_needed(found, epsilon, confidence, members.n_rows),
+        )
+
+    def _find_tolerance(self, confidence: float | None) -> Judgement:
+        scale = np.where(self.step.epsilon > 0, self.step.epsilon, np.finfo(float).tiny)
+        tried: list[tuple[float, float]] = []
+        best: Judgement | None = None
+        share = FIRST_SHARE
+        for _ in range(MOST_TRIES):
+            found = self.measure(share)
+            ratio = float((found.promised(confidence) / scale).max())
+            tried.append((share, ratio))
+            if ratio <= 1.0 and (best is None or share > best.share):
+                best = found
+            if (share == LEAST_SHARE and ratio > 1.0) or (ratio <= 1.0 and (share == 1.0 or ratio >= ENOUGH)):
+                return found
+            share = _next_share(tried)
+            if any(share == old for old, _ in tried):
+                break
+        return self.measure(LEAST_SHARE) if best is None else best
+
+    def measure(self, share: float) -> Judgement:
+        """What `share` times epsilon, asked for on the rows of the step, comes to on held-out ones."""
+        members = self.folds[0].scored.members
+        pmf = np.empty((members.n_rows, len(self.step.grid.atoms)))
+        of_fits = []
+        with one_blas_thread():
+            for number, fold in enumerate(self.folds):
+                policy = self._policy(number, share)
+                found = policy.pmf(fold.scored.scores, fold.scored.group_proba)
+                of_fits.append(_gaps(members.sums(found)[:-1], members))
+                pmf[fold.held_out] = found[fold.held_out]
+            masses = members.sums(pmf)[:-1]
+            if self.noise is None:
+                self.noise = _noise(pmf, masses, members)
+        gaps, overfit = _gaps(masses, members), _jackknife(np.array(of_fits))
+        total = self._distances(gaps + self.noise + overfit)
+        return Judgement(
+            share=share,
+            measured=self._distances(gaps[None])[0],
+            noise=_root_mean_square(self._distances(self.noise)),
+            overfit=_root_mean_square(self._distances(overfit)),
+            spread=total.std(axis=0),
+            n_fits=len(self.folds),
+        )
+
+    def _policy(self, number: int, share: float) -> SoftmaxPolicy:
+        """Of the fit without a fold."""
+        fold = self.folds[number]
+        prior = self.step.group_prior if self.own_prior else fold.rows.group_mass()
+        step = replace(self.step, group_prior=prior, epsilon=share * self.step.epsilon)
+        start = self.starts.get(number, self.starts.get(number - 1))
+        result = run(self.solver.loosened(PRECISION * step.slack.max()), step.problem(fold.rows), start=start)
+        self.starts[number] = result.multipliers
+        return step.policy(result.multipliers)
+
+    def _distances(self, gaps: FloatArray) -> FloatArray:
+        """Norms of gaps (n, n_groups, n_atoms) as the notion has them, in the units of epsilon."""
+        parity = self.step.make_parity()
+        columns = np.ascontiguousarray(gaps.reshape(-1, gaps.shape[-1]).T)
+        return self.step.unit * parity.norm.value(parity.operator.apply(columns)).reshape(gaps.shape[:-1])
+
+
+def _next_share(tried: Sequence[tuple[float, float]]) -> float:
+    """Where the line through the last two reaches what is aimed at; its slope is about one."""
+    share, ratio = tried[-1]
+    slope = 1.0
+    if len(tried) > 1:
+        last_share, last_ratio = tried[-2]
+        slope = min(max((ratio - last_ratio) / (share - last_share), 0.4), 1.5)
+    return min(max(share + (AIM - ratio) / slope, LEAST_SHARE), 1.0)
+
+
+def fold_known_rows(rows: Rows, known: FloatArray, seed: int) -> list[JudgedFold]:
+    """Folds of rows that came scored, and whose groups are `known`: zeros and ones, (n_rows, n_groups)."""
+    kinds = np.unique(known, axis=0, return_inverse=True)[1].ravel()
+    shuffled = np.random.default_rng(seed).permutation(len(known))
+    dealt = shuffled[np.argsort(kinds[shuffled], kind="stable")]
+    folds = [np.sort(dealt[number::N_FOLDS]) for number in range(N_FOLDS)]
+    judged = JudgedRows.choose(folds, len(known), int(known.sum(axis=0).min()), seed)
+    kept = rows.take(judged.places)
+    members = Membership.of_cells(rows.groups, known[judged.places], rows.strata, kept.weights)
+    scored = ScoredRows(kept.scores, kept.group_proba, members)
+    return [JudgedFold(kept.without(fold), scored, fold) for fold in judged.folds]
+
+
+def _rows_needed(found: Judgement, epsilon: FloatArray, confidence: float | None, n_rows: int) -> int | None:
+    """About how many rows would do where these do not; None where they do, or no number would.
+
+    What is due to the rows falls with the root of their number; what the models get wrong stays.
+    """
+    promised = found.promised(confidence)
+    stays = np.maximum(found.systematic - found.spread, 0.0)  # surely
+    beyond = promised > epsilon
+    if not beyond.any() or (stays[beyond] >= epsilon[beyond]).any():
+        return None
+    factor = (promised[beyond] - stays[beyond]) / (epsilon[beyond] - stays[beyond])
+    return int(np.ceil(n_rows * (factor**2).max()))
+
+
+def _gaps(masses: FloatArray, members: Membership) -> FloatArray:
+    """Distribution of each group minus that of all it is compared with; of (n_groups, n_atoms) masses."""
+    totals = masses.sum(axis=1)
+    gaps: FloatArray = masses / totals[:, None] - _together(masses, totals, members.strata)
+    return gaps
+
+
+def _together(masses: FloatArray, totals: FloatArray, strata: IntArray | None) -> FloatArray:
+    """Sums over each group's stratum, as shares of its total, (..., n_groups or 1, n_atoms)."""
+    if strata is None:
+        everybody: FloatArray = masses.sum(axis=-2, keepdims=True) / totals.sum()
+        return everybody
+    sums = np.moveaxis(stratum_sums(np.moveaxis(masses, -2, -1), strata), -1, -2)
+    together: FloatArray = sums / stratum_sums(totals, strata)[:, None]
+    return together
+
+
+def _noise(pmf: FloatArray, masses: FloatArray, members: Membership) -> FloatArray:
+    """Draws of the gaps that chance alone shows on as many rows, (n_draws, n_groups, n_atoms).
+
+    Every row gets a random factor, the same in all of its groups.
+    """
+    rng = np.random.default_rng(0)
+    factors = rng.standard_normal((N_DRAWS, len(pmf)))
+    totals = masses.sum(axis=1)
+    drawn = np.empty((N_DRAWS, len(totals), pmf.shape[1]))
+    for group, total in enumerate(totals):
+        counts = members.column(group)
+        rows = np.flatnonzero(counts)
+        weighted = factors[:, rows] * counts[rows]
+        drawn[:, group] = weighted @ pmf[rows] - weighted.sum(axis=1)[:, None] * (masses[group] / total)
+    gaps: FloatArray = drawn / totals[:, None] - _together(drawn, totals, members.strata)
+    return gaps
+
+
+def _jackknife(of_fits: FloatArray) -> FloatArray:
+    """Draws of how far a fit may be from the next one, from the fits without each fold, as gaps."""
+    n_fits = len(of_fits)
+    apart = of_fits - of_fits.mean(axis=0)
+    factors = np.random.default_rng(1).standard_normal((N_DRAWS, n_fits))
+    drawn: FloatArray = np.tensordot(np.sqrt((n_fits - 1) / n_fits) * factors, apart, axes=1)
+    return drawn
+
+
+def _root_mean_square(draws: FloatArray) -> FloatArray:
+    """Over the draws, (n_groups,)."""
+    found: FloatArray = np.sqrt((draws**2).mean(axis=0))
+    return found
