@@ -259,8 +259,8 @@ def calibration_sentences(
         advice = "More labelled rows, or better models, may help."
     return (
         start,
-        f"They are off by more than chance explains for {some_of(names)}. This can add up to "
-        f"{number(worst, 2)} to the gap that the fit promises. {advice}",
+        f"They are off by more than chance explains for {some_of(names)}. This can add "
+        f"{number(worst, 2)} or more to the gap that the fit promises. {advice}",
     )
 
 
