@@ -7,7 +7,8 @@ of the rows' own distributions). The population's largest gap is `D = sup_t |F(t
 by Hoeffding `P(|F_n - G_k|(t) + w < |F - G|(t)) <= exp(-2 w^2 / (1/n + 1/k))`. D_nk is at least the gap at t,
 so D_nk + w is below the population's gap at t no more often; and D is the limit of rising gaps at some points
 t_1, t_2, ..., so nor is it below D. No union over points is paid, and rows with a pmf need no argument of
-their own. That is `shortfall_width`.
+their own. That is `shortfall_width`, the width of `method="hoeffding"`; `evenhand.certificates.melding` has
+narrower ones, by the same argument of one point.
 
 **From below** the error counts wherever it is: `D_nk - D <= E = sup_t |(F_n - F)(t) - (G_k - G)(t)|`. A width
 w with `P(E > w) <= level` is the smaller of two, `excess_width`, each fixed by (n, k, level, number of
