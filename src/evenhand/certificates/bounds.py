@@ -194,7 +194,16 @@ def _level_of_two(sample: HeldOutSample, group: int, level: float) -> float:
     ratio = abs(float(c[0] - e[0])) * math.sqrt(share * (1.0 - share) / total / variance)
     first, second = ratio / (1.0 - share), ratio / share
     correlation = (1.0 - first * second) / math.sqrt((1.0 + first**2) * (1.0 + second**2))
-    angle = math.sqrt((1.0 - correlation) / max(1.0 + correlation, 1e-12))
+    return level_of_pair(level, correlation)
+
+
+def level_of_pair(level: float, correlation: float) -> float:
+    """Level of each of two bounds whose errors are normal with this correlation: any fails with `level`.
+
+    >>> [round(level_of_pair(0.05, each), 4) for each in (1.0, 0.5, -1.0)]
+    [0.05, 0.0277, 0.025]
+    """
+    angle = math.sqrt(max(1.0 - correlation, 0.0) / max(1.0 + correlation, 1e-12))
 
     def excess(each: float) -> float:
         return each + 2.0 * float(owens_t(ndtri(each), angle)) - level
