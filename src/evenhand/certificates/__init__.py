@@ -5,7 +5,7 @@
 | optimisation | `certify` | the rows of the fit, their given scores and group probabilities |
 | held-out | `certify_held_out` | the population, with probability 1 - delta over held-out rows |
 | held-out choice | `certify_sequence` | the last of several predictors that such rows prove safe |
-| held-out and a pile | `certify_prediction_powered` | the population, narrower, at a level that holds for many rows |
+| held-out and a pile | `certify_prediction_powered` | the population, at a level for many rows |
 | plug-in | `certify_plugin` | what errors of the scores and of the group probabilities can add |
 """
 

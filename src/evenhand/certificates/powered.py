@@ -17,8 +17,7 @@ Nothing is asked of tau: where it foresees nothing, lambda is zero and so is the
 
 Both means have confidence distributions with an extra row at the worst value
 (`evenhand.certificates.melding`), and their sum is melded. **The level is that of many rows**: F, p and
-lambda are estimated, and psi is linear in them only up to terms that fall as 1 / n. `certify_held_out` does
-without these.
+lambda are estimated, and psi is linear in them only up to terms that fall as 1 / n.
 """
 
 from collections.abc import Hashable, Sequence
@@ -44,6 +43,7 @@ from evenhand.metrics._inputs import checked_blocks
 
 CORNERS = np.array([(own, c, tau) for own in (0.0, 1.0) for c in (0.0, 1.0) for tau in (0.0, 1.0)])
 METHOD = "prediction-powered"
+SPENT = 0.9  # of delta: the rest is for what the approximation leaves out
 NOT_A_SHARE = share_confidence(0, 10**12)  # zero: nothing is multiplied
 
 
@@ -71,7 +71,7 @@ def certify_prediction_powered(
     pmf_unlabeled, group_proba_unlabeled : arrays of shapes (N, n_atoms) and (N, n_groups)
         The same for rows from the same population, of which neither model nor classifier has seen any.
     epsilon, delta, groups :
-        As in `certify_held_out`. All of delta goes to the upper bounds.
+        As in `certify_held_out`. Delta goes to the upper bounds, there are no lower ones.
     metric : {"ks", "sup"}, default="ks"
 
     Examples
@@ -91,7 +91,7 @@ def certify_prediction_powered(
     ...     pmf_unlabeled=pmf_more,
     ...     group_proba_unlabeled=more.group_proba,
     ... ).upper.round(3)
-    array([0.086, 0.046])
+    array([0.087, 0.047])
     """
     if not 0.0 < delta < 1.0:
         raise ValueError(f"delta must lie strictly between 0 and 1: got {delta!r}.")
@@ -108,9 +108,9 @@ def certify_prediction_powered(
         for place in range(len(labels))
     ]
     present = [place for place, count in enumerate(sample.counts) if 0 < count < len(known)]
-    level = delta / len(labels)
+    level = SPENT * delta / len(labels)
     if len(labels) == 2 == len(present):
-        level = level_of_pair(delta, _correlation(rows[0], rows[1]))
+        level = level_of_pair(SPENT * delta, _correlation(rows[0], rows[1]))
     upper = np.ones(len(labels))
     for place in present:
         upper[place] = _largest(rows[place], level)
