@@ -6,6 +6,8 @@ group taken as known and no union over groups. Means over repetitions, for the s
 
 Failures: the share of certificates in which any group's distance is above its upper bound, or below its lower
 one. Populations are tables of chances, so that every truth is exact.
+
+The pile: what unlabelled rows take off the bounds on the paper's data. Last, the time of a sequence.
 """
 
 from collections.abc import Callable, Iterator
