@@ -30,7 +30,7 @@ Z = 1.6449
 MOST_RATIO = 1.3
 N_WIDTHS = 20  # repetitions behind a width
 N_FAILURES = 1_000  # behind a share of failures
-N_PILES = 100  # behind the gain of an unlabelled pile
+N_PILES = 40  # behind the gain of an unlabelled pile
 DELTAS = (0.05, 0.5)
 
 

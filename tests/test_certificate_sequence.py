@@ -83,3 +83,23 @@ def test_bad_input_of_a_sequence_is_refused(change, message):
     good = {"candidates": [[0.1, 0.2]], "sensitive_features": ["a", "b"], "epsilon": 0.1}
     with pytest.raises(ValueError, match=message):
         certify_sequence(**(good | change))
+
+
+def test_rows_that_count_unequally_are_refused():
+    weights, proba = np.array([1.0, 2.0]), np.array([[0.5, 0.5], [0.2, 0.8]])
+    unequal = Membership(("a", "b"), np.array([0, 1]), weights=weights)
+    for members in (unequal, Membership.of_proba(("a", "b"), proba)):
+        with pytest.raises(ValueError, match="count unequally"):
+            certify_sequence([[0.1, 0.2]], members, epsilon=0.1)
+
+
+def test_rows_in_groups_of_several_strata_are_compared_in_each():
+    rng = np.random.default_rng(6)
+    sex, age = rng.integers(2, size=(2, 4000))
+    cells = np.column_stack([sex == 0, sex == 1, age == 0, age == 1]).astype(float)
+    labels = (("sex", 0), ("sex", 1), ("age", 0), ("age", 1))
+    members = Membership.of_cells(labels, cells, np.array([0, 0, 1, 1]))
+    chance = 0.4 + 0.2 * age
+    found = certify_sequence([np.column_stack([1 - chance, chance])], members, epsilon=0.05)
+    assert found.chosen is None
+    assert (found.upper[0] > 0.09).tolist() == [False, False, True, True]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, hypergeom
 
 from evenhand.certificates.deviations import excess_width, share_interval, shortfall_width, sum_tail
 from evenhand.certificates.melding import confidence, melded_bounds, share_confidence
@@ -27,6 +27,12 @@ def test_two_shares_are_beyond_their_melded_bound_no_more_often_than_the_level(n
     chance = np.einsum("xf,yg,xyfg->fg", first, second, failed)
     assert chance.max() <= level + 1e-9
     assert chance.max() > 0.85 * level  # and it is no wider than it need be
+
+
+@pytest.mark.parametrize(("n", "k", "x", "y"), [(10, 12, 3, 7), (30, 20, 5, 9), (7, 40, 2, 20)])
+def test_the_melded_bound_is_zero_at_the_level_of_fisher_s_exact_test(n, k, x, y):
+    level = hypergeom.cdf(x, n + k, x + y, n)
+    assert _melded(n, k, x, y, level)[0] == pytest.approx(0.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("n_rows", [9, 16])

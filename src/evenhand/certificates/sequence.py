@@ -192,8 +192,9 @@ def choose_in_sequence(
 def _members(candidate: Any, sensitive_features: Any, X: Any, groups: Any, strata: Any) -> Membership:
     """Groups of the rows, within strata where there are any."""
     if isinstance(sensitive_features, Membership):
-        if sensitive_features.has_weights:
-            raise ValueError("There is no certificate for rows that count unequally.")
+        shares = sensitive_features.shares
+        if sensitive_features.has_weights or (shares is not None and shares.dtype != bool):
+            raise ValueError("There is no certificate for rows that count unequally or by probabilities.")
         return sensitive_features
     n_rows = count_rows(candidate, X)
     known = [] if strata is not None else known_groups(candidate)
