@@ -16,9 +16,11 @@ from sklearn.preprocessing import StandardScaler
 
 import evenhand as eh
 from evenhand.reporting import gather
+from evenhand.reporting.card import render_markdown
 from evenhand.reporting.data import _features
 from evenhand.reporting.page import render_page
 from evenhand.reporting.tolerances import _halves
+from evenhand.reporting.words import verdict
 
 NAMES = np.array(["north", "south", "east"])
 HOSTILE = (
@@ -205,6 +207,20 @@ def test_small_groups_are_not_judged_but_shown(model, rows):
     assert facts.groups[facts.after.farthest].name != "east"
     assert "too few rows" in render_page(facts)
     assert facts.held_out.numbers["upper"][0] <= 1.0
+
+
+def test_a_group_of_the_fit_that_no_row_is_in_is_named_and_not_proved(model, rows):
+    new = rows[1]
+    groups = NAMES[new.sensitive_features]
+    kept = groups != "east"
+    facts = gather(model, new.data[kept], new.target[kept], sensitive_features=groups[kept], n_tolerances=0)
+    found = facts.held_out.numbers
+    assert found["absent"] == ["east"]
+    place = found["groups"].index("east")
+    assert (found["counts"][place], found["estimate"][place], found["upper"][place]) == (0, None, 1.0)
+    for text in (render_page(facts), render_markdown(facts)):
+        assert "Nothing is known of groups without rows here: " in text
+    assert verdict(facts)["word"] != "proved"
 
 
 def test_a_pipeline_and_an_aware_model_have_reports(rows):

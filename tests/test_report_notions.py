@@ -60,8 +60,9 @@ def test_a_classifier_s_page_tells_decisions_gaps_and_accuracy(rows):
     for text in (page, card):
         assert f"The accuracy is {100 * right:.3g} %" in text
         assert "Mean prediction" not in text
-    assert "total variation distance: no single prediction" in page
-    assert facts.held_out.numbers["epsilon"] is None  # of three classes, another distance is certified
+    assert facts.held_out.numbers["metric"] == "sup"  # the gap of one class, which was asked for
+    assert facts.held_out.numbers["epsilon"] == [0.03] * 3
+    assert_allclose(facts.held_out.numbers["estimate"], facts.after.gap, atol=1e-9)
 
 
 def test_two_classes_have_one_gap_by_whatever_name_and_it_is_judged(rows):

@@ -20,6 +20,7 @@ EXACT_ENTRIES = 1_000_000  # rows times samples up to which every row is simulat
 # negative. A rare group is divided by its share, and may have all of its hits in one cell.
 NORMAL_VARIANCE = 9.0
 MOST_DOUBT = 0.05  # of rows that are nearly certain
+ROWS_OF_A_VALUE = 20  # with as many rows for each distinct value on average, every value is a bin
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +44,7 @@ class CalibrationDiagnosis(Stored):
     largest_error: FloatArray  # the same, in the worst bin
     largest_error_floor: FloatArray
     largest_error_limit: FloatArray
-    parity_cost: FloatArray  # most that any violation in probability can exceed what tau says
+    parity_cost: FloatArray  # what bins show that a violation can exceed what tau says: a least value
     parity_cost_floor: FloatArray
     parity_cost_limit: FloatArray
     lemma_term: FloatArray  # E^1/2 |t_hat_s - t_s|^2 (Lemma 5.1)
@@ -78,8 +79,8 @@ class CalibrationDiagnosis(Stored):
             if cost > limit
         ]
         verdict = (
-            f"More than noise for {', '.join(above)}: calibrate, or expect violations above those certified "
-            f"by up to about {self.parity_cost.max():.3g}."
+            f"More than noise for {', '.join(above)}: calibrate, or expect that violations can exceed those "
+            f"certified by {self.parity_cost.max():.3g} or more."
             if above
             else "No more than calibrated probabilities would show on as many rows."
         )
@@ -115,15 +116,16 @@ def diagnose_calibration(
         parity_cost_s = (E|d_s| + |E d_s|) / 2     <=     lemma_term_s = E^1/2 |d_s|^2.
 
     So half of E|d_s| is right when `p_s` is the mean of tau_s (the default of the post-processing), and all
-    of it only when tau errs to one side. The true "cdf" and "tv" violations, and that of each atom, exceed
-    the certified ones by at most parity_cost. The second is the term of group s in Lemma 5.1,
+    of it only when tau errs to one side. With the exact d_s, the true "cdf" and "tv" violations, and that of
+    each atom, exceed the certified ones by that at most. The second is the term of group s in Lemma 5.1,
     `E^1/2 |t_hat - t|^2` (root of the sum of squares over groups), with t replaced by its mean given
     what the policy sees: the rest of tau's error costs accuracy, not parity.
 
     The mean that defines d_s is taken over bins: quantiles of tau_s, each split by quantiles of `scores` if
-    given. **Without the scores a cost near zero proves little**: a constant tau_s = q_s is calibrated, yet
-    scores may tell the groups apart. Bins hide what changes sign inside them, and noise adds to them:
-    compare with the floor, which is what exact probabilities would show.
+    given; values that many rows share are bins by themselves. **So the figure is a least value, not a
+    bound**: bins hide what changes sign inside them (`certify_plugin` has a ceiling), and only noise adds to
+    them: compare with `parity_cost_floor`, which is what exact probabilities would show. **Without the scores
+    a cost near zero proves little**: a constant tau_s = q_s is calibrated, yet scores may tell groups apart.
 
     Parameters
     ----------
@@ -198,15 +200,12 @@ class _Cells:
 
     @classmethod
     def of(cls, known: KnownRows, group: int, n_bins: int, n_score_bins: int) -> "_Cells":
-        """Bins by quantiles of tau_s, cut by quantiles of the scores inside each."""
+        """Bins by quantiles of tau_s, cut by its values where these are few, then by the scores."""
         proba = known.proba[:, group]
         bins = _quantile_bins(proba, known.weights, n_bins)
-        cells = bins.copy()
+        cells = _cut(bins, proba, known.weights, 1)
         if known.scores is not None:
-            cells *= n_score_bins
-            for number in np.unique(bins):
-                rows = bins == number
-                cells[rows] += _quantile_bins(known.scores[rows], known.weights[rows], n_score_bins)
+            cells = _cut(cells, known.scores, known.weights, n_score_bins)
         order = np.argsort(cells, kind="stable")
         _, starts = np.unique(cells[order], return_index=True)
         members = (bins[order][starts][:, None] == np.arange(n_bins)).astype(np.float64)
@@ -277,6 +276,20 @@ def _quantile_bins(values: FloatArray, weights: FloatArray, n_bins: int) -> IntA
     middle = (np.cumsum(mass) - 0.5 * mass) / mass.sum()
     bins: IntArray = np.minimum((middle * n_bins).astype(np.int64), n_bins - 1)[positions]
     return bins
+
+
+def _cut(cells: IntArray, values: FloatArray, weights: FloatArray, n_bins: int) -> IntArray:
+    """Each cell cut by its values, if many rows share them, or else by their quantiles; in order of both."""
+    finer = np.empty_like(cells)
+    n_cells = 0
+    for number in np.unique(cells):
+        rows = cells == number
+        distinct, places = np.unique(values[rows], return_inverse=True)
+        if len(distinct) > max(n_bins, len(places) // ROWS_OF_A_VALUE):
+            places = _quantile_bins(values[rows], weights[rows], n_bins)
+        finer[rows] = n_cells + places
+        n_cells += int(places.max()) + 1
+    return finer
 
 
 def _cells_of_groups(

@@ -1,44 +1,38 @@
 """What held-out rows with known groups prove about the population."""
 
-from collections.abc import Hashable
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Protocol
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
-from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import _num_samples
 
 from evenhand._utils.frames import make_frame
-from evenhand._utils.labels import label_text, read_groups
-from evenhand._utils.typing import FloatArray, IntArray
-from evenhand._utils.validation import as_floats, check_epsilon
+from evenhand._utils.labels import label_text
+from evenhand._utils.typing import AnyArray, FloatArray, IntArray
+from evenhand._utils.validation import check_epsilon
+from evenhand.certificates.bounds import simultaneous_bounds
 from evenhand.certificates.deviations import (
     excess_width,
+    mean_excess_width,
     share_interval,
-    shortfall_width,
+    sup_excess_width,
     tv_excess_width,
     w1_excess_width,
 )
-from evenhand.metrics import DISTANCES, GroupMasses, Membership, group_distances
-from evenhand.metrics._inputs import Blocks, as_atoms, as_prediction, block_slices, checked, checked_blocks
+from evenhand.certificates.samples import (
+    BOUNDED,
+    HeldOutSample,
+    Kind,
+    count_rows,
+    known_groups,
+    named_groups,
+    read_sample,
+)
+from evenhand.metrics import Membership
 
-Kind = Literal["pmf", "values"]
-
-
-class PmfModel(Protocol):
-    """A fitted model that tells the chance of each of its atoms for each row."""
-
-    @property
-    def atoms_(self) -> FloatArray:
-        """What can be predicted, (n_atoms,)."""
-        ...
-
-    def predict_pmf(self, *inputs: Any, **known: Any) -> FloatArray:
-        """Probability of each atom for each row, (n_rows, n_atoms)."""
-        ...
-
-
-SHARE_OF_DELTA = 0.1  # spent on the groups' shares, which matter less than the gaps
+METHODS = ("melded", "hoeffding")
+# Parts of delta. Most of it goes to the upper bounds, on which tolerances are judged.
+PARTS = {"both": (0.9, 0.07, 0.03), "upper": (1.0, 0.0, 0.0), "lower": (0.0, 0.9, 0.1)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +40,8 @@ class HeldOutCertificate:
     """Bounds on the distance between each group and all, in the population.
 
     With probability 1 - delta over the held-out rows, every group's distance lies between its `lower` and
-    its `upper`, all groups at once. See `certify_held_out` for what that takes.
+    its `upper`, all groups at once. See `certify_held_out` for what that takes. A group without held-out
+    rows has no estimate (nan), and bounds that say nothing.
     """
 
     groups: tuple[Hashable, ...]
@@ -57,7 +52,8 @@ class HeldOutCertificate:
     epsilon: FloatArray | None  # tolerances to compare with
     delta: float
     kind: Kind  # "pmf": of the randomised predictor; "values": of the predictor that gave these values
-    metric: str = "ks"  # the distance: "ks", "tv" or "w1"
+    metric: str = "ks"  # the distance: "ks", "tv", "w1", "sup" or "mean"
+    method: str = "melded"  # of the upper bounds
 
     @property
     def n_rows(self) -> int:
@@ -65,9 +61,20 @@ class HeldOutCertificate:
         return int(self.counts.sum())
 
     @property
+    def absent(self) -> tuple[Hashable, ...]:
+        """Groups of which there are no held-out rows, and so no proof."""
+        return tuple(group for group, count in zip(self.groups, self.counts, strict=True) if not count)
+
+    @property
+    def within(self) -> AnyArray:
+        """Whether each group has rows and is proved to be within its epsilon, (n_groups,)."""
+        proved: AnyArray = (self.upper <= self._tolerances()) & (self.counts > 0)
+        return proved
+
+    @property
     def holds(self) -> bool:
-        """Whether every group is proved to be within its epsilon."""
-        return bool((self.upper <= self._tolerances()).all())
+        """Whether every group is proved to be within its epsilon; not where a group has no rows."""
+        return bool(self.within.all())
 
     @property
     def refuted(self) -> bool:
@@ -83,13 +90,15 @@ class HeldOutCertificate:
         return {
             "groups": [label_text(group) for group in self.groups],
             "counts": self.counts.tolist(),
-            "estimate": self.estimate.tolist(),
+            "estimate": [None if value != value else value for value in self.estimate.tolist()],
             "lower": self.lower.tolist(),
             "upper": self.upper.tolist(),
             "epsilon": None if self.epsilon is None else self.epsilon.tolist(),
             "delta": self.delta,
             "kind": self.kind,
             "metric": self.metric,
+            "method": self.method,
+            "absent": [label_text(group) for group in self.absent],
             "verdicts": self.verdicts(),
         }
 
@@ -127,6 +136,8 @@ class HeldOutCertificate:
 
     def _verdict(self, group: int) -> str:
         lower, upper, name = self.lower[group], self.upper[group], label_text(self.groups[group])
+        if not self.counts[group]:
+            return f"Group {name} has no held-out rows: nothing is proved about it."
         sentence = (
             f"Group {name} is at most {upper:.4f} in {self.metric.upper()} from everybody, and "
             f"at least {lower:.4f} (these rows show {self.estimate[group]:.4f}, {self.counts[group]} of them "
@@ -151,6 +162,9 @@ def certify_held_out(
     epsilon: Any = None,
     delta: float = 0.05,
     metric: str = "ks",
+    groups: Sequence[Hashable] | None = None,
+    side: Literal["both", "upper", "lower"] = "both",
+    method: Literal["melded", "hoeffding"] = "melded",
 ) -> HeldOutCertificate:
     """Bound the population's distance of every group from all, with probability 1 - delta.
 
@@ -158,14 +172,21 @@ def certify_held_out(
 
         U_s = sup_t |F_s(t) - F(t)| = (1 - p_s) D_s,    D_s = sup_t |F_s(t) - F_rest(t)|.
 
-    Given which rows are in group s, its n_s rows and the other n - n_s are two independent samples that show
-    a gap. D_s is at most that plus `sqrt((1 / n_s + 1 / (n - n_s)) log(1 / level) / 2)`, since at the point
-    where D_s is reached Hoeffding's inequality bounds what the rows hide; from below it takes a bound at all
-    points at once (`evenhand.certificates.deviations` has both proofs). p_s has its Clopper-Pearson interval.
-    A tenth of delta goes to the shares, the rest to the two sides of the gaps; what each group gets of it is
-    its part in a union over groups, except that two groups have one gap between them. Nothing asks F to be
-    continuous, nor n to be large. Total variation and Wasserstein-1 distances mix in the same way, and are
-    largest gaps too, of the means of other functions, so the same holds for them, with widths of their own.
+    **From above.** At one t the rows of the group and of the rest give two means of numbers in [0, 1], and
+    its share of the rows the third number in `(1 - p_s) (F_s(t) - F_rest(t))`. Each has a confidence
+    distribution, and the quantile of the same expression in three independent variables is the bound at t
+    (`evenhand.certificates.melding`): for values it uses exact binomials, for a pmf what its rows vary. The
+    largest of these bounds over all t and both signs bounds U_s, since it is at least the one at the point
+    where the population's gap is reached, so that no union over points is paid. Where the level of each is
+    proved, and where only checked, that module says; `method="hoeffding"` is proved throughout, and wider.
+
+    **From below** it takes a bound at all points at once (`evenhand.certificates.deviations`), and p_s has
+    its Clopper-Pearson interval.
+
+    Of delta 90 % goes to the upper bounds, 10 % to the lower ones, or all of it to one `side`. What each
+    group gets is its part in a union over groups, except that two groups have one gap between them. Nothing
+    asks F to be continuous. The other distances mix in the same way, and are largest gaps too, of the means
+    of other functions, so the same holds for them.
 
     It takes that the held-out rows are independent draws from the population, and that nothing about the
     predictor (its key of draws included) was chosen on them. Then, for
@@ -189,11 +210,19 @@ def certify_held_out(
         All that the predictor can give. With few of them the lower bounds are sharper. "w1" needs them for
         its range (a fitted model has its own), and "tv" for their number where values are given.
     epsilon : float, array of shape (n_groups,) or dict, optional
-        Tolerances to compare with, groups in sorted order.
+        Tolerances to compare with, groups in the order of `groups`, or else sorted.
     delta : float
         The probability with which the certificate may be wrong, in (0, 1).
-    metric : {"ks", "tv", "w1"}, default="ks"
-        Kolmogorov-Smirnov, total variation, or Wasserstein-1 in the units of the atoms.
+    metric : {"ks", "tv", "w1", "sup", "mean"}, default="ks"
+        Kolmogorov-Smirnov, total variation, Wasserstein-1 in the units of the atoms, the largest gap in the
+        probability of one atom, or the gap in means, in their units.
+    groups : sequence of labels, optional
+        All groups that there are; those of a dict `epsilon` or of a fitted model otherwise, or else those in
+        `sensitive_features`. A group without held-out rows is named, and nothing holds for it.
+    side : {"both", "upper", "lower"}, default="both"
+        Which bounds delta is spent on. The others say nothing.
+    method : {"melded", "hoeffding"}, default="melded"
+        How upper bounds are made.
 
     Examples
     --------
@@ -201,114 +230,71 @@ def certify_held_out(
     >>> print(certify_held_out(rng.normal(size=20_000), rng.integers(2, size=20_000), epsilon=0.05))
     With probability 0.95 over the choice of 20000 held-out rows, all of this is true of the predictor that
     gave these values in the population:
-      Group 0 is at most 0.0161 in KS from everybody, and at least 0.0000 (these rows show 0.0061, 10026 of
+      Group 0 is at most 0.0105 in KS from everybody, and at least 0.0000 (these rows show 0.0061, 10026 of
     them in the group): within epsilon = 0.05.
-      Group 1 is at most 0.0162 in KS from everybody, and at least 0.0000 (these rows show 0.0061, 9974 of
+      Group 1 is at most 0.0106 in KS from everybody, and at least 0.0000 (these rows show 0.0061, 9974 of
     them in the group): within epsilon = 0.05.
     """
     if not 0.0 < delta < 1.0:
         raise ValueError(f"delta must lie strictly between 0 and 1: got {delta!r}.")
-    if metric not in DISTANCES:
-        raise ValueError(f"metric must be one of {', '.join(DISTANCES)}: got {metric!r}.")
-    given = _given(predictions, sensitive_features, X, atoms, metric)
-    masses = given.masses
-    n_groups = len(masses.labels)
-    if n_groups < 2:
+    choices = (("metric", metric, BOUNDED), ("method", method, METHODS), ("side", side, tuple(PARTS)))
+    for name, value, known in choices:
+        if value not in known:
+            raise ValueError(f"{name} must be one of {', '.join(known)}: got {value!r}.")
+    n_rows = count_rows(predictions, X)
+    if groups is None and isinstance(epsilon, dict):
+        groups = list(epsilon)
+    found = named_groups(sensitive_features, n_rows, groups, known_groups(predictions))
+    if len(found.labels) < 2:
         raise ValueError(
-            f"sensitive_features needs two groups or more: all rows are in group {masses.labels[0]!r}."
+            f"sensitive_features needs two groups or more: all rows are in group {found.labels[0]!r}."
         )
-    counts = np.rint(masses.masses.sum(axis=1)).astype(np.int64)
-    n_rows = int(counts.sum())
-    n_gaps = 1 if n_groups == 2 else n_groups
-    gap_level = (1.0 - SHARE_OF_DELTA) * delta / (2 * n_gaps)  # half for each side
-    share_level = SHARE_OF_DELTA * delta / (2 * n_gaps)  # two shares are one, seen from both sides
-    estimate = group_distances(masses, metric)
-    lower, upper = np.empty(n_groups), np.empty(n_groups)
-    for group, count in enumerate(counts.tolist()):
-        gap = estimate[group] / (1.0 - count / n_rows)
-        sizes = count, n_rows - count, gap_level
-        overstated = given.unit * _excess_width(metric, given, *sizes)
-        low, high = share_interval(count, n_rows, share_level)
-        lower[group] = (1.0 - high) * max(gap - overstated, 0.0)
-        upper[group] = (1.0 - low) * min(gap + given.unit * shortfall_width(*sizes), given.unit)
-    tolerances = None if epsilon is None else np.array(check_epsilon(epsilon, masses.labels))
+    members = Membership(found.labels, found.codes)
+    sample = read_sample(predictions, members, metric, X=X, atoms=atoms, known=sensitive_features)
+    above, below, share = (delta * part for part in PARTS[side])
+    upper = np.full(len(found.labels), sample.unit)
+    if above:
+        upper = simultaneous_bounds(sample, above, method)
+    lower = lower_bounds(sample, below, share) if below else np.zeros(len(upper))
+    tolerances = None if epsilon is None else np.array(check_epsilon(epsilon, found.labels))
     return HeldOutCertificate(
-        masses.labels, counts, estimate, lower, upper, tolerances, float(delta), given.kind, metric
+        found.labels,
+        sample.counts,
+        sample.estimate(),
+        lower,
+        upper,
+        tolerances,
+        float(delta),
+        sample.kind,
+        metric,
+        method,
     )
 
 
-class _Given(NamedTuple):
-    """What is known of the predictions."""
-
-    masses: GroupMasses
-    kind: Kind
-    n_atoms: int | None  # where known beforehand
-    unit: float = 1.0  # the largest distance there can be
-
-
-def _excess_width(metric: str, given: _Given, n_first: int, n_second: int, level: float) -> float:
-    if metric == "tv":
-        assert given.n_atoms is not None
-        return tv_excess_width(n_first, n_second, level, given.n_atoms)
-    width = w1_excess_width if metric == "w1" else excess_width
-    return width(n_first, n_second, level, averaged=given.kind == "pmf", n_atoms=given.n_atoms)
-
-
-def _given(predictions: Any, sensitive_features: Any, X: Any, atoms: Any, metric: str) -> _Given:
-    """How the predictions of each group are spread, and on what."""
-    if hasattr(predictions, "predict_pmf"):
-        if X is None:
-            raise ValueError(
-                "A model needs X=, the rows to predict; a post-processor X=(scores, group_proba)."
-            )
-        inputs = X if isinstance(X, tuple) else (X,)
-        members = _members(sensitive_features, _num_samples(inputs[0]))
-        blocks = checked(_predicted(predictions, inputs, sensitive_features))
-        return _of_pmf(blocks, members, predictions.atoms_, metric)
-    values = as_prediction(predictions, "predictions")
-    members = _members(sensitive_features, len(values))
-    if values.ndim == 2:
-        return _of_pmf(checked_blocks(values), members, atoms, metric)
-    masses = GroupMasses.of_values(values, members)
-    if atoms is None:
-        if metric != "ks":
-            raise ValueError(
-                f'metric="{metric}" needs atoms=, all that the predictor can give: no rows can bound the '
-                f"{metric} distance of values on an unknown set."
-            )
-        return _Given(masses, "values", None)
-    grid = np.unique(as_floats(atoms, "atoms"))
-    if not np.isin(values, grid).all():
-        raise ValueError("predictions has values that are not among the atoms; leave atoms out.")
-    return _Given(masses, "values", len(grid), _unit(grid, metric))
+def lower_bounds(sample: HeldOutSample, level: float, share_level: float) -> FloatArray:
+    """Bounds of which any is above its group's distance with chance `level + share_level` at most."""
+    strata, totals, estimate = sample.strata(), sample.totals(), sample.estimate()
+    bounds = np.zeros(len(estimate))
+    for groups in strata:
+        present = groups[sample.counts[groups] > 0].tolist()
+        n_gaps = len(strata) * (1 if len(groups) == 2 else len(groups))  # two groups have one gap
+        for group in present:
+            count, total = int(sample.counts[group]), int(totals[group])
+            if count == total:
+                continue
+            overstated = sample.unit * _excess_width(sample, count, total - count, level / n_gaps)
+            _, high = share_interval(count, total, share_level / (len(strata) * len(groups)))
+            bounds[group] = (1.0 - high) * max(estimate[group] / (1.0 - count / total) - overstated, 0.0)
+    return bounds
 
 
-def _members(sensitive_features: Any, n_rows: int) -> Membership:
-    groups = read_groups(sensitive_features, n_rows)
-    return Membership(groups.labels, groups.codes)
-
-
-def _unit(grid: FloatArray, metric: str) -> float:
-    return float(grid[-1] - grid[0]) if metric == "w1" else 1.0
-
-
-def _of_pmf(blocks: Blocks, members: Membership, atoms: Any, metric: str) -> _Given:
-    """Sums by group of pmfs whose rows are scaled to sum to one exactly; each block is dropped."""
-    if metric == "w1" and atoms is None:
-        raise ValueError('metric="w1" needs atoms=, the value of each column of the pmf.')
-    exact = ((rows, pmf / pmf.sum(axis=1, keepdims=True)) for rows, pmf in blocks)
-    masses = GroupMasses.of_blocks(exact, members, None)
-    n_atoms = masses.masses.shape[1]
-    if metric != "w1":
-        return _Given(masses, "pmf", n_atoms)
-    points = as_atoms(atoms, n_atoms)
-    return _Given(replace(masses, points=points), "pmf", n_atoms, _unit(points, metric))
-
-
-def _predicted(model: PmfModel, inputs: tuple[Any, ...], sensitive_features: Any) -> Blocks:
-    """The model's pmf, block by block, so that memory does not grow with the rows."""
-    aware = getattr(model, "aware", False)
-    for rows in block_slices(_num_samples(inputs[0]), len(model.atoms_)):
-        places = np.arange(rows.start, rows.stop)
-        known = {"sensitive_features": _safe_indexing(sensitive_features, places)} if aware else {}
-        yield rows, model.predict_pmf(*(_safe_indexing(each, places) for each in inputs), **known)
+def _excess_width(sample: HeldOutSample, n_first: int, n_second: int, level: float) -> float:
+    """How far the rows may overstate the gap, on a scale where it is one at most."""
+    sizes = n_first, n_second, level
+    if sample.metric == "mean":
+        return mean_excess_width(*sizes)
+    if sample.metric == "tv":
+        assert sample.n_atoms is not None
+        return tv_excess_width(*sizes, sample.n_atoms)
+    width = {"ks": excess_width, "sup": sup_excess_width, "w1": w1_excess_width}[sample.metric]
+    return width(*sizes, averaged=sample.kind == "pmf", n_atoms=sample.n_atoms)

@@ -64,10 +64,13 @@ class PluginCertificate:
     n_rows: int
     epsilon: FloatArray  # (n_groups,)
     violation: FloatArray  # what the fit's rows have, by the given probabilities
-    parity_cost: FloatArray  # what errors of the probabilities can add to it, as far as rows show
+    parity_cost_shown: FloatArray  # what errors of the probabilities can add, as far as bins show: a floor
+    parity_cost_ceiling: FloatArray  # the same, were all noise of the groups error: at most
     imbalance_error_shown: float  # E^1/2 |t_hat - t|^2, of the means over bins
     imbalance_error_ceiling: float  # the same with the group itself for its probability
-    lemma_parity_bound: float | None  # Lemma 5.1, where parity is "pmf": norm of the excesses
+    lemma_parity_bound: (
+        float | None
+    )  # Lemma 5.1 with the ceiling, where parity is "pmf": norm of the excesses
     optimality_gap: float  # of the fit, by the given scores and probabilities
     score_error_shown: float | None  # E^1/2 (eta_hat - eta)^2, of the means over bins of the scores
     score_error_ceiling: float | None  # E |y - eta_hat|
@@ -78,8 +81,13 @@ class PluginCertificate:
 
     @property
     def violation_bound(self) -> FloatArray:
-        """The true violation of each group, as far as held-out rows show, at most."""
-        return self.violation + self.parity_cost
+        """The true violation of each group of the fit's rows, at most, whatever the errors are."""
+        return self.violation + self.parity_cost_ceiling
+
+    @property
+    def violation_shown(self) -> FloatArray:
+        """The violation that bins of held-out rows show to be possible; the true one may be larger."""
+        return self.violation + self.parity_cost_shown
 
     @property
     def risk_gap_bound(self) -> float | None:
@@ -91,11 +99,11 @@ class PluginCertificate:
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         for name, value in plain.items():
             plain[name] = value.tolist() if isinstance(value, np.ndarray) else value
-        bound = self.violation_bound.tolist()
         return plain | {
             "groups": [str(group) for group in self.groups],
             "calibration": self.calibration.to_dict(),
-            "violation_bound": bound,
+            "violation_bound": self.violation_bound.tolist(),
+            "violation_shown": self.violation_shown.tolist(),
             "risk_gap_bound": self.risk_gap_bound,
         }
 
@@ -107,8 +115,9 @@ class PluginCertificate:
             noise = "no more than" if self.calibration.parity_cost[s] <= limit else "more than"
             lines.append(
                 f"  Group {group}: the fit has a violation of {self.violation[s]:.4f}; errors of its "
-                f"probability add at most about {self.parity_cost[s]:.4f}, {noise} noise alone would show "
-                f"(about {floor:.4f} in probability)."
+                f"probability can add at least about {self.parity_cost_shown[s]:.4f}, as far as bins of rows "
+                f"show ({noise} noise alone would show, about {floor:.4f} in probability), and at most about "
+                f"{self.parity_cost_ceiling[s]:.4f}, if all noise were error."
             )
         lines.append(
             f"  Risk: the fit is within {self.optimality_gap:.3g} of the best by the given numbers; errors "
@@ -137,11 +146,12 @@ def certify_plugin(
     Let `d_s = t_hat_s - t_s` be the error of the imbalance, and `e = |eta_hat - eta|` that of the score.
 
     **Violation** (Lemma 5.1). For any event about the prediction, true and certified violations differ by at
-    most `parity_cost_s` (see `diagnose_calibration`). So the true violation is at most the certified one
-    plus that, for "cdf", "tv" and "pmf" in each group (for other notions by `E|d_s|` times the largest norm
-    of an atom); `lemma_parity_bound` is the lemma's own form,
-    `|G| + E^1/2 |d|^2` for the root of the sum of squared excesses over atoms and groups. Its proof needs
-    `sum_l pi(l)^2 <= 1`, which cumulated probabilities do not have, so it is given for "pmf" alone.
+    most `(E|d_s| + |E d_s|) / 2` (see `diagnose_calibration`), for "cdf", "tv" and "pmf" in each group (for
+    other notions by `E|d_s|` times the largest norm of an atom). Bins show no more than a part of that,
+    `parity_cost_shown`; `parity_cost_ceiling` is at least as large, and so is the bound made of it.
+    `lemma_parity_bound` is the lemma's own form, `|G| + E^1/2 |d|^2` with the ceiling, for the root of the
+    sum of squared excesses over atoms and groups. Its proof needs `sum_l pi(l)^2 <= 1`, which cumulated
+    probabilities do not have, so it is given for "pmf" alone.
 
     **Risk** (Lemma 5.2). Let pi be the fitted policy and pi* any that meets the tolerances in truth. By weak
     duality at the multipliers Phi, with the tilt theta, pi* has a risk by the given numbers of at least
@@ -161,8 +171,8 @@ def certify_plugin(
     **What rows can tell.** Neither e nor d_s is observed: y and the group are eta and tau plus noise, and
     no sample tells that noise from error. By Jensen, given x, `E e <= E|y - eta_hat|`,
     `E e^2 <= E(y - eta_hat)^2` and `E|d_s| <= E|tau_hat_s / p_s - 1{S = s} / q_s|`: these are the ceilings,
-    and the bounds on the risk use them. They stay large however good the models are, as large as the noise.
-    Means over bins give the least that the errors can be, up to the bins' own noise.
+    and the bounds on violation and risk use them. They stay large however good the models are, as large as
+    the noise. Means over bins give the least that the errors can be, up to the bins' own noise.
     All is an estimate; and the fit's own figures are those of its rows, which new rows exceed.
 
     Parameters
@@ -187,8 +197,8 @@ def certify_plugin(
     >>> certificate = certify_plugin(
     ...     model, held.sensitive_features, held.target, scores=held.scores, group_proba=held.group_proba
     ... )
-    >>> certificate.violation.round(2), certificate.parity_cost.round(2)
-    (array([0.02, 0.01]), array([0.06, 0.03]))
+    >>> certificate.parity_cost_shown.round(2), certificate.parity_cost_ceiling.round(2)
+    (array([0.06, 0.03]), array([0.54, 0.28]))
     """
     fitted = model.postprocessor_ if isinstance(model, ScoringModel) else model
     labels = tuple(fitted.groups_.tolist())
@@ -244,6 +254,8 @@ def _assemble(
     group_cost = unit * float(np.abs(centre) @ np.abs(imbalance.mean) + width @ imbalance.absolute / 2)
     is_pmf = certificate.parity == "pmf"
     eta = None if target is None else _score_errors(grid.clip(scores), target, fitted.atoms_)
+    offset = np.abs(imbalance.mean)
+    ceiling = 0.5 * (imbalance.absolute + offset)
     lemma_risk = None
     if is_pmf and eta is not None:
         size = unit * float(np.linalg.norm(fitted.multipliers_))
@@ -254,10 +266,11 @@ def _assemble(
         n_rows=diagnosis.n_rows,
         epsilon=certificate.epsilon,
         violation=certificate.violation,
-        parity_cost=_cost_in_units(fitted.step_.parity, diagnosis, grid),
+        parity_cost_shown=_cost_in_units(fitted.step_.parity, diagnosis.parity_cost, offset, grid),
+        parity_cost_ceiling=_cost_in_units(fitted.step_.parity, ceiling, offset, grid),
         imbalance_error_shown=imbalance.shown,
         imbalance_error_ceiling=imbalance.ceiling,
-        lemma_parity_bound=certificate.gradient_map_norm + imbalance.shown if is_pmf else None,
+        lemma_parity_bound=certificate.gradient_map_norm + imbalance.ceiling if is_pmf else None,
         optimality_gap=certificate.optimality_gap,
         score_error_shown=None if eta is None else eta.shown,
         score_error_ceiling=None if eta is None else eta.ceiling,
@@ -268,9 +281,11 @@ def _assemble(
     )
 
 
-def _cost_in_units(parity: str | ParityNotion, diagnosis: CalibrationDiagnosis, grid: Grid) -> FloatArray:
-    """The parity cost in the units of the violation."""
-    cost, metric = diagnosis.parity_cost, find_parity(parity).metric
+def _cost_in_units(
+    parity: str | ParityNotion, cost: FloatArray, offset: FloatArray, grid: Grid
+) -> FloatArray:
+    """A parity cost `(E|d_s| + |E d_s|) / 2` in the units of the violation; `offset` is `|E d_s|`."""
+    metric = find_parity(parity).metric
     if metric in ("ks", "sup", "tv"):  # the probability of an event
         return cost
     if metric == "w1":  # that of as many events as the grid is wide
@@ -279,8 +294,7 @@ def _cost_in_units(parity: str | ParityNotion, diagnosis: CalibrationDiagnosis, 
     notion = make_parity(parity, grid)
     largest = float(notion.norm.value(matrix(notion.operator)).max())
     unit = grid.half_width if notion.in_outcome_units else 1.0
-    absolute = 2.0 * cost - np.abs(diagnosis.mean_proba / diagnosis.group_prior - 1.0)
-    return unit * largest * absolute
+    return unit * largest * (2.0 * cost - offset)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

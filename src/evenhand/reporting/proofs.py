@@ -1,20 +1,21 @@
 """The certificates of a report: numbers, and what they mean in words."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from evenhand._utils.labels import label_text
 from evenhand._utils.text import capital
-from evenhand._utils.typing import FloatArray
+from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
 from evenhand.certificates import HeldOutCertificate, certify_held_out
+from evenhand.certificates.samples import BOUNDED
 from evenhand.dual.parity import find_parity
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.heldout import Model, step_of
-from evenhand.metrics import DISTANCES, ScoredRows
+from evenhand.metrics import Membership, ScoredRows
 from evenhand.plots import CalibrationDisplay
 from evenhand.reporting.facts import Proof
 from evenhand.reporting.words import (
@@ -32,27 +33,60 @@ def prove_held_out(postprocessor: ParityPostprocessor, rows: ScoredRows, epsilon
     members = rows.members
     if members.has_weights:
         return Proof(("There is no certificate for rows that count unequally.",), None)
-    parts = [part for part in members.parts() if len(part[0]) > 1]
+    named = _Named.of(postprocessor, members)
+    parts = [part for part in members.parts() if len(part[0]) + len(named.absent_beside(part[0])) > 1]
     if not parts:
         return Proof(("There is no certificate for rows of one group only.",), None)
     metric, judged = _certified(postprocessor)
-    found, order = [], np.concatenate([groups for groups, _, _ in parts])
+    labels: list[Hashable] = []
+    found = []
     for groups, inside, part in parts:
+        absent = named.absent_beside(groups)
+        labels += [members.labels[group] for group in groups] + [named.known[place] for place in absent]
+        tolerances = None
+        if judged and epsilon is not None:
+            tolerances = np.concatenate([epsilon[groups], postprocessor.epsilon_[absent]])
         found.append(
             certify_held_out(
                 postprocessor,
                 part.codes,
                 X=(rows.scores[inside], rows.group_proba[inside]),
-                epsilon=epsilon[groups] if judged and epsilon is not None else None,
+                epsilon=tolerances,
                 delta=DELTA / len(parts),
                 metric=metric,
+                groups=range(len(groups) + len(absent)),
             )
         )
     certificate = _joined(found)
-    names = [label_text(members.labels[group], within=members.strata is not None) for group in order]
+    names = [label_text(label, within=members.strata is not None) for label in labels]
     numbers = certificate.to_dict() | {"groups": names}
+    numbers["absent"] = [name for name, count in zip(names, numbers["counts"], strict=True) if not count]
     del numbers["verdicts"]  # they would name the groups by their places
     return Proof(held_out_sentences(certificate, names), numbers)
+
+
+class _Named(NamedTuple):
+    """The groups of the fit, where those of the rows are among them."""
+
+    known: list[Hashable]
+    strata: IntArray  # of each, (n_known,)
+    there: tuple[Hashable, ...]  # groups of the rows
+
+    @classmethod
+    def of(cls, postprocessor: ParityPostprocessor, members: Membership) -> "_Named":
+        """None, where rows have groups of other names: then they say nothing of absent ones."""
+        known, strata = postprocessor.groups_.tolist(), postprocessor.policy_.strata
+        if not set(members.labels) <= set(known) or (strata is None) != (members.strata is None):
+            return cls([], np.zeros(0, np.int64), members.labels)
+        return cls(known, np.zeros(len(known), np.int64) if strata is None else strata, members.labels)
+
+    def absent_beside(self, groups: IntArray) -> IntArray:
+        """Places of the fit's groups in the stratum of these groups that no row is in."""
+        if not self.known:
+            return np.zeros(0, np.int64)
+        stratum = self.strata[self.known.index(self.there[groups[0]])]
+        missing = np.array([label not in self.there for label in self.known])
+        return np.flatnonzero(missing & (self.strata == stratum))
 
 
 def _certified(postprocessor: ParityPostprocessor) -> tuple[str, bool]:
@@ -60,7 +94,7 @@ def _certified(postprocessor: ParityPostprocessor) -> tuple[str, bool]:
     asked = find_parity(postprocessor.parity).metric
     if len(postprocessor.atoms_) == 2 and asked != "mean":
         return "ks", asked in ("ks", "sup", "tv")  # one number, by whatever name
-    if asked in DISTANCES:
+    if asked in BOUNDED:
         return asked, True
     # Of classes without an order, total variation bounds the gap of each.
     return ("ks" if postprocessor.policy_.cost.scores_are_means else "tv"), False

@@ -149,8 +149,10 @@ def verdict(facts: Facts) -> dict[str, str]:
             "word": "no verdict",
             "note": "bounds are below" if found else "these rows cannot tell",
         }
-    upper, lower, epsilon = (np.asarray(found[name]) for name in ("upper", "lower", "epsilon"))
-    within, beyond = int((upper <= epsilon).sum()), int((lower > epsilon).sum())
+    upper, lower, epsilon, counts = (
+        np.asarray(found[name]) for name in ("upper", "lower", "epsilon", "counts")
+    )
+    within, beyond = int(((upper <= epsilon) & (counts > 0)).sum()), int((lower > epsilon).sum())
     title, n_groups = "Within tolerance for new people", len(upper)
     if within == n_groups:
         return {
@@ -181,12 +183,15 @@ def held_out_sentences(certificate: HeldOutCertificate, names: list[str]) -> tup
         f"With {sure} confidence, and for all groups at once: if people like those in these rows were scored "
         "without end, the gap of each group would lie between the two bounds in the table."
     )
+    absent = [name for name, count in zip(names, certificate.counts, strict=True) if not count]
+    told = [f"Nothing is known of groups without rows here: {some_of(absent)}."] if absent else []
     if certificate.epsilon is None:
-        return (start,)
-    within = [name for name, ok in zip(names, certificate.upper <= certificate.epsilon, strict=True) if ok]
+        return (start, *told)
+    within = [name for name, ok in zip(names, certificate.within, strict=True) if ok]
     beyond = [name for name, bad in zip(names, certificate.lower > certificate.epsilon, strict=True) if bad]
-    open_ = len(names) - len(within) - len(beyond)
-    return (start, *(text for text in (_proved(within), _refuted(beyond), _open(open_, len(names))) if text))
+    open_ = len(names) - len(absent) - len(within) - len(beyond)
+    judged = (_proved(within), _refuted(beyond), _open(open_, len(names)))
+    return (start, *(text for text in judged if text), *told)
 
 
 def bounded_sentence(metric: str) -> str:
@@ -254,8 +259,8 @@ def calibration_sentences(
         advice = "More labelled rows, or better models, may help."
     return (
         start,
-        f"They are off by more than chance explains for {some_of(names)}. This can add up to "
-        f"{number(worst, 2)} to the gap that the fit promises. {advice}",
+        f"They are off by more than chance explains for {some_of(names)}. This can add "
+        f"{number(worst, 2)} or more to the gap that the fit promises. {advice}",
     )
 
 

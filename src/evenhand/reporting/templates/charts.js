@@ -110,7 +110,7 @@ function drawBounds(box, numbers, most) {
     const y = frame.top + 12 + 26 * row;
     const [low, seen, up] = ["lower", "estimate", "upper"].map((name) => toX(numbers[name][place]));
     root.append(svg("line", { class: "interval", x1: low, x2: Math.max(up, low + 1), y1: y, y2: y }));
-    root.append(svg("circle", { class: "dot", cx: seen, cy: y, r: 5.5 }));
+    if (numbers.counts[place]) root.append(svg("circle", { class: "dot", cx: seen, cy: y, r: 5.5 }));
     if (numbers.epsilon) {
       const at = toX(numbers.epsilon[place]);
       root.append(svg("line", { class: "tolerance", x1: at, x2: at, y1: y - 13, y2: y + 13 }));
