@@ -4,6 +4,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import indexable
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
@@ -14,6 +15,7 @@ from evenhand.estimators.cells import Cells
 from evenhand.estimators.draws import RandomState, choose_uniforms, uniforms_from_table
 from evenhand.estimators.fitted import FittedEstimator
 from evenhand.estimators.group_model import restore_models
+from evenhand.estimators.judging import confidence_level
 from evenhand.estimators.learner import Learner
 from evenhand.estimators.learning import (
     Learned,
@@ -25,6 +27,8 @@ from evenhand.estimators.learning import (
 from evenhand.estimators.nuisances import input_tags, require_table
 from evenhand.estimators.postprocessor import FrontierRows, ParityPostprocessor
 from evenhand.estimators.recalibration import Models
+from evenhand.metrics.measure import ScoredRows
+from evenhand.metrics.membership import Membership
 
 
 class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -53,6 +57,9 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
         X_unlabeled: Any = None,
         sensitive_features_unlabeled: Any = None,
         sample_weight: Any = None,
+        X_calibration: Any = None,
+        y_calibration: Any = None,
+        sensitive_features_calibration: Any = None,
     ) -> Self:
         """Learn the outcome and the group, then the parity step on rows that neither has seen.
 
@@ -73,11 +80,23 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
             calibrated the group probabilities are, and nothing else, unless `aware=True`.
         sample_weight : array of shape (n_rows,), default=None
             Weights of the rows of X, for both models and, without `X_unlabeled`, for the parity step.
+        X_calibration : like X, default=None
+            Rows set aside to prove the promise to new people, where `confidence` is a number: nothing but
+            the tolerance of the parity step is chosen on them. Without them it rests on cross-fitting.
+        y_calibration : array, default=None
+            Their outcomes, which only parity within outcomes looks at.
+        sensitive_features_calibration : array or data frame, default=None
+            Their groups.
         """
+        self._check_calibration_rows(X_calibration, sensitive_features_calibration)
         learned = self._learn(
             X, y, sensitive_features, X_unlabeled, sensitive_features_unlabeled, sample_weight
         )
-        postprocessor = self._postprocessor(learned.cells)._fit_rows(learned.rows, folds=learned.folds)
+        set_aside = None
+        if X_calibration is not None:
+            set_aside = self._set_aside(learned, X_calibration, y_calibration, sensitive_features_calibration)
+        postprocessor = self._postprocessor(learned.cells)
+        postprocessor._fit_rows(learned.rows, folds=learned.folds, calibration=set_aside)
         validate_data(self, X, skip_check_array=True)  # notes the features' names and number
         return self._install(learned, postprocessor)
 
@@ -162,6 +181,31 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
         rows = self._raw_rows(models, X, cells, known).scored(models, cells)
         return rows.scores, rows.group_proba
 
+    def _check_calibration_rows(self, X: Any, sensitive_features: Any) -> None:
+        """Refuse rows to prove with where nothing is to be proved, or where their groups are missing."""
+        if X is None:
+            return
+        if confidence_level(self.confidence) is None:
+            raise ValueError(
+                "X_calibration proves a promise with a stated confidence: pass one, such as confidence=0.9."
+            )
+        if sensitive_features is None:
+            raise ValueError("X_calibration needs the groups of its rows: sensitive_features_calibration.")
+
+    def _set_aside(self, learned: Learned, X: Any, y: Any, sensitive_features: Any) -> ScoredRows:
+        """Rows to prove with, as the models score them."""
+        (X,) = indexable(X)
+        require_table(X)
+        cells, n_rows = learned.cells, _num_samples(X)
+        groups = encode_attributes(sensitive_features, n_rows, cells, "sensitive_features_calibration")
+        raw = self._raw_rows(learned.models, X, cells, groups)
+        rows = raw.scored(learned.models, cells)
+        known = known_columns(cells, groups, None if y is None else self._check_target(y), raw.factors)
+        members = Membership(
+            cells.labels(), np.arange(n_rows), known.astype(bool), strata=cells.strata()
+        ).require_rows()
+        return ScoredRows(rows.scores, rows.group_proba, members)
+
     def _postprocessor(self, cells: Cells) -> ParityPostprocessor:
         """The post-processor with this model's parameters, unfitted but for a warm start."""
         shared = ParityPostprocessor().get_params()
@@ -194,13 +238,17 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
     def _frontier_rows(self, X: Any, y: Any, **fit_params: Any) -> FrontierRows:
         """The rows of the parity step, learned once for many tolerances."""
         learned = self._learn(X, y, **{"sensitive_features": None, **fit_params})
+        calibration = self._chosen_calibration()
 
         def assemble(postprocessor: ParityPostprocessor) -> ParityEstimator:
-            model: ParityEstimator = clone(self).set_params(epsilon=postprocessor.epsilon)
+            # a point of the frontier has its epsilon on the rows of the fit
+            settings = {"epsilon": postprocessor.epsilon, "confidence": None, "calibration": calibration}
+            model: ParityEstimator = clone(self).set_params(**settings)
             validate_data(model, X, skip_check_array=True)
             return model._install(learned, postprocessor)
 
-        return FrontierRows(self._postprocessor(learned.cells), learned.rows, None, assemble)
+        postprocessor = self._postprocessor(learned.cells).set_params(confidence=None)
+        return FrontierRows(postprocessor, learned.rows, None, assemble)
 
     def _known_columns(self, X: Any, y: Any, sensitive_features: Any) -> FloatArray:
         """Which groups of which strata rows are in, zeros and ones, (n_rows, n_groups)."""

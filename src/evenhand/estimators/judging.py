@@ -30,7 +30,7 @@ from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.step import ParityStep
 from evenhand.metrics.measure import ScoredRows
 from evenhand.metrics.membership import Membership
-from evenhand.solvers import Solver, run
+from evenhand.solvers import Solver, Status, run
 
 AUTO, AVERAGE = "auto", "average"
 MOST_JUDGED = 20_000  # rows; on as many chance shows a distance of about .006
@@ -65,7 +65,7 @@ def is_for_new_people(confidence: object, *, knows_groups: bool) -> bool:
 
 def confidence_level(confidence: Any) -> float | None:
     """The probability with which epsilon is to hold; None: on average."""
-    return None if confidence in (AUTO, AVERAGE) else float(confidence)
+    return None if confidence in (None, AUTO, AVERAGE) else float(confidence)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,12 +197,12 @@ class Judge:
             if self.noise is None:
                 self.noise = _noise(pmf, masses, members)
         gaps, overfit = _gaps(masses, members), _jackknife(np.array(of_fits))
-        total = self._distances(gaps + self.noise + overfit)
+        total = _distances(self.step, gaps + self.noise + overfit)
         return Judgement(
             share=share,
-            measured=self._distances(gaps[None])[0],
-            noise=_root_mean_square(self._distances(self.noise)),
-            overfit=_root_mean_square(self._distances(overfit)),
+            measured=_distances(self.step, gaps[None])[0],
+            noise=_root_mean_square(_distances(self.step, self.noise)),
+            overfit=_root_mean_square(_distances(self.step, overfit)),
             spread=total.std(axis=0),
             n_fits=len(self.folds),
         )
@@ -214,14 +214,10 @@ class Judge:
         step = replace(self.step, group_prior=prior, epsilon=share * self.step.epsilon)
         start = self.starts.get(number, self.starts.get(number - 1))
         result = run(self.solver.loosened(PRECISION * step.slack.max()), step.problem(fold.rows), start=start)
+        if result.status is Status.STOPPED:  # by an interrupt: nothing that it would serve is wanted
+            raise KeyboardInterrupt
         self.starts[number] = result.multipliers
         return step.policy(result.multipliers)
-
-    def _distances(self, gaps: FloatArray) -> FloatArray:
-        """Norms of gaps (n, n_groups, n_atoms) as the notion has them, in the units of epsilon."""
-        parity = self.step.make_parity()
-        columns = np.ascontiguousarray(gaps.reshape(-1, gaps.shape[-1]).T)
-        return self.step.unit * parity.norm.value(parity.operator.apply(columns)).reshape(gaps.shape[:-1])
 
 
 def _next_share(tried: Sequence[tuple[float, float]]) -> float:
@@ -259,6 +255,20 @@ def _rows_needed(found: Judgement, epsilon: FloatArray, confidence: float | None
         return None
     factor = (promised[beyond] - stays[beyond]) / (epsilon[beyond] - stays[beyond])
     return int(np.ceil(n_rows * (factor**2).max()))
+
+
+def chance_shown(step: ParityStep, pmf: FloatArray, members: Membership) -> FloatArray:
+    """Distance that chance alone shows on average on these rows, in the units of epsilon, (n_groups,)."""
+    with one_blas_thread():
+        noise = _noise(pmf, members.sums(pmf)[:-1], members)
+    return _root_mean_square(_distances(step, noise))
+
+
+def _distances(step: ParityStep, gaps: FloatArray) -> FloatArray:
+    """Norms of gaps (n, n_groups, n_atoms) as the notion has them, in the units of epsilon."""
+    parity = step.make_parity()
+    columns = np.ascontiguousarray(gaps.reshape(-1, gaps.shape[-1]).T)
+    return step.unit * parity.norm.value(parity.operator.apply(columns)).reshape(gaps.shape[:-1])
 
 
 def _gaps(masses: FloatArray, members: Membership) -> FloatArray:

@@ -117,9 +117,10 @@ class Learner(ABC):
         sample_weight: Any = None,
     ) -> Learned:
         """Fit the two models and score the rows of the parity step."""
-        check_calibration(self.calibration)
-        judges = is_for_new_people(self.confidence, knows_groups=True)
-        calibration = self.calibration if self.calibration != AUTO else JOINT if judges else None
+        calibration, judges = (
+            self._chosen_calibration(),
+            is_for_new_people(self.confidence, knows_groups=True),
+        )
         data, attributes, cells, folds = self._labelled(X, y, sensitive_features, sample_weight)
         known = known_groups(attributes, cells, X_unlabeled, sensitive_features_unlabeled, self.aware)
         serve = X_unlabeled is None or judges or calibration == JOINT
@@ -159,6 +160,13 @@ class Learner(ABC):
             )
         classes = None if data.classes is None else np.unique(data.y)
         return Learned(models, cells, classes, diagnosis, rows, judged_by)
+
+    def _chosen_calibration(self) -> str | None:
+        """The name that "auto" stands for: joint where epsilon is for new people."""
+        check_calibration(self.calibration)
+        if self.calibration != AUTO:
+            return self.calibration
+        return JOINT if is_for_new_people(self.confidence, knows_groups=True) else None
 
     def _judged_rows(self, folds: list[Fold], attributes: Sequence[Groups]) -> JudgedRows:
         smallest = min(int(groups.sizes().min()) for groups in attributes)

@@ -36,9 +36,11 @@ from evenhand.estimators.judging import (
     fold_known_rows,
     is_for_new_people,
 )
+from evenhand.estimators.proving import prove_tolerance
 from evenhand.estimators.selection import Selection, is_cv, select
 from evenhand.estimators.streaming import PartialFit
 from evenhand.exceptions import PromiseWarning
+from evenhand.metrics.measure import ScoredRows
 from evenhand.solvers import Callback, Solver, SolverResult, run_and_warn
 
 
@@ -244,18 +246,25 @@ class ParityPostprocessor(PartialFit):
         group_prior: Any = None,
         callback: Callback | None = None,
         folds: Sequence[JudgedFold] | None = None,
+        calibration: ScoredRows | None = None,
     ) -> Self:
-        """Fit on checked rows, whose labels may be of any kind; with folds epsilon is for new people."""
+        """Fit on checked rows, whose labels may be of any kind.
+
+        With `folds` epsilon is for new people, with `calibration`, rows set aside, that is proved.
+        """
         key, solver, n_rows = key_from(self.random_state), self._solver(), len(rows.scores)
         step, selected = self._select(self._plan(rows, solver), rows)
         n_clipped = step.grid.count_outside(rows.scores)
         self._report_clipping(step.grid, n_clipped, n_rows)
         given = None if group_prior is None else check_prior(group_prior, rows.groups, rows.strata)
         step = replace(step, group_prior=resolve_prior(given, step, rows.groups, stacklevel=3))
-        asked, promise = step.epsilon, None
-        if folds is not None:
-            judge = Judge(step, solver, folds, own_prior=given is not None)
-            promise = judge.promise(confidence_level(self.confidence))
+        asked, promise, level = step.epsilon, None, confidence_level(self.confidence)
+        if calibration is not None:
+            assert level is not None
+            promise = prove_tolerance(step, solver, rows, calibration, level)
+        elif folds is not None:
+            promise = Judge(step, solver, folds, own_prior=given is not None).promise(level)
+        if promise is not None:
             step = replace(step, epsilon=promise.tolerance)
         problem = step.problem(rows)
         result = run_and_warn(solver, problem, self._start(problem, rows), callback)

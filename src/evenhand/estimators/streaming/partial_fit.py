@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import Rows, check_epsilon, check_rows_of, check_strata, column_labels
 from evenhand.certificates import certify
 from evenhand.dual.costs import make_cost, same_cost
@@ -166,7 +167,7 @@ class PartialFit(SolvedStep):
                     raise ValueError(f"{name}='cv' needs stored rows: call fit first, or pass 'auto'.")
         return Settings(
             parity=self.parity,
-            epsilon=check_epsilon(self.epsilon, rows.groups, rows.strata),
+            epsilon=self._tolerance(rows),
             groups=rows.groups,
             atoms=self.atoms,
             bounds=self.bounds,
@@ -177,6 +178,12 @@ class PartialFit(SolvedStep):
             tol=self.tol,
             half_life=_check_half_life(half_life),
         )
+
+    def _tolerance(self, rows: Rows) -> FloatArray:
+        """Epsilon on the rows: what a fit chose to keep its promise, for as long as that is asked for."""
+        asked = check_epsilon(self.epsilon, rows.groups, rows.strata)
+        kept = hasattr(self, "tolerance_") and np.array_equal(asked, self.epsilon_)
+        return self.tolerance_ if kept else asked
 
     def _stream_of_fit(self) -> Stream:
         """The stream whose first rows are those of `fit`."""

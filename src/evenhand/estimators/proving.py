@@ -1,0 +1,76 @@
+"""A tolerance whose promise to new people is proved, on rows that were set aside for that."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from evenhand._utils.typing import FloatArray
+from evenhand._utils.validation import Rows
+from evenhand.certificates import Promise
+from evenhand.certificates.samples import BOUNDED, HeldOutSample, read_sample
+from evenhand.certificates.sequence import SequenceCertificate, choose_in_sequence
+from evenhand.dual.parity import find_parity
+from evenhand.dual.step import ParityStep
+from evenhand.estimators.judging import chance_shown
+from evenhand.metrics.measure import ScoredRows
+from evenhand.solvers import Solver, Status, run
+
+# Shares of epsilon in the order in which they are tested, fixed before any row is seen: the safest first.
+SHARES = (0.05, 0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9, 1.0)
+
+
+def prove_tolerance(
+    step: ParityStep, solver: Solver[Any], rows: Rows, calibration: ScoredRows, confidence: float
+) -> Promise:
+    """The last of the tolerances that `calibration` proves to keep epsilon, or the least where none is.
+
+    Its rows are of known groups, and had no part in the models nor in the step. See `certify_sequence` for
+    why trying several costs nothing.
+    """
+    metric = find_parity(step.parity).metric
+    if metric not in BOUNDED:
+        raise ValueError(
+            f"There is no proof for parity {step.make_parity().name!r}: only for distances "
+            f"{', '.join(BOUNDED)}. Leave X_calibration out, and epsilon rests on cross-fitting."
+        )
+    members, atoms = calibration.members, step.grid.atoms
+    shown: list[FloatArray] = []
+
+    def samples() -> Iterator[HeldOutSample]:
+        start = None
+        for share in SHARES:
+            part = replace(step, epsilon=share * step.epsilon)
+            result = run(solver, part.problem(rows), start=start)
+            if result.status is Status.STOPPED:
+                raise KeyboardInterrupt
+            start = result.multipliers
+            pmf = part.policy(start).pmf(calibration.scores, calibration.group_proba)
+            if not shown:
+                shown.append(chance_shown(step, pmf, members))
+            yield read_sample(pmf, members, metric, atoms=atoms)
+
+    found = choose_in_sequence(samples(), step.epsilon, 1.0 - confidence)
+    chosen = 0 if found.chosen is None else found.chosen
+    return Promise(
+        groups=members.labels,
+        epsilon=step.epsilon,
+        tolerance=SHARES[chosen] * step.epsilon,
+        measured=found.estimate[chosen],
+        chance=shown[0],
+        expected=found.estimate[chosen],
+        bound=found.upper[chosen],
+        confidence=confidence,
+        n_rows=members.n_rows,
+        rows_needed=_rows_needed(found, step.epsilon, members.n_rows),
+        proved=True,
+    )
+
+
+def _rows_needed(found: SequenceCertificate, epsilon: FloatArray, n_rows: int) -> int | None:
+    """About how many would do: the width of a bound falls with the root of their number."""
+    width, room = found.upper[0] - found.estimate[0], epsilon - found.estimate[0]
+    if found.chosen is not None or (room <= 0).any():
+        return None
+    return int(np.ceil(n_rows * ((width / room) ** 2).max()))
