@@ -4,7 +4,6 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
-import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import indexable
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
@@ -201,9 +200,12 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
         raw = self._raw_rows(learned.models, X, cells, groups)
         rows = raw.scored(learned.models, cells)
         known = known_columns(cells, groups, None if y is None else self._check_target(y), raw.factors)
-        members = Membership(
-            cells.labels(), np.arange(n_rows), known.astype(bool), strata=cells.strata()
-        ).require_rows()
+        members = Membership.of_cells(cells.labels(), known, cells.strata())
+        if absent := [label for label in cells.labels() if label not in members.labels]:
+            raise ValueError(
+                f"The rows of X_calibration have nobody of {', '.join(map(repr, absent))}: nothing can be "
+                "proved of groups that are not there."
+            )
         return ScoredRows(rows.scores, rows.group_proba, members)
 
     def _postprocessor(self, cells: Cells) -> ParityPostprocessor:

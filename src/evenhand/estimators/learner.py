@@ -117,10 +117,8 @@ class Learner(ABC):
         sample_weight: Any = None,
     ) -> Learned:
         """Fit the two models and score the rows of the parity step."""
-        calibration, judges = (
-            self._chosen_calibration(),
-            is_for_new_people(self.confidence, knows_groups=True),
-        )
+        calibration = self._chosen_calibration()
+        judges = is_for_new_people(self.confidence, knows_groups=True)
         data, attributes, cells, folds = self._labelled(X, y, sensitive_features, sample_weight)
         known = known_groups(attributes, cells, X_unlabeled, sensitive_features_unlabeled, self.aware)
         serve = X_unlabeled is None or judges or calibration == JOINT
