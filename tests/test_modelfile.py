@@ -262,9 +262,11 @@ def test_a_newer_format_is_refused_with_both_versions(forge):
         load(path)
 
 
-def test_the_format_before_the_first_release_is_refused_with_a_way_out(forge):
-    path = forge(set_manifest(format_version=1))
-    with pytest.raises(ModelFileError, match=r"format version 1.*reads version 2\. Fit the model again"):
+@pytest.mark.parametrize("version", [1, 2])
+def test_formats_before_the_first_release_are_refused_with_a_way_out(forge, version):
+    path = forge(set_manifest(format_version=version))
+    message = rf"format version {version}.*reads version {FORMAT_VERSION}\. Fit the model again"
+    with pytest.raises(ModelFileError, match=message):
         load(path)
 
 

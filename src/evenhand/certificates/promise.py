@@ -1,6 +1,6 @@
 """What new people of the true groups will see, as far as rows that had no part in it can tell."""
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,11 +32,12 @@ class Promise(Stored):
     n_rows: int  # rows with a known group that it was measured on
     rows_needed: int | None = None  # about how many would do, where it is not kept; None: no number would
     proved: bool = False
+    due_to_models: FloatArray | None = None  # what is left of the distance however many rows there are
 
     def faults(self) -> Iterator[str]:
         """One number for each group, and a confidence that is one."""
         figures = [self.epsilon, self.tolerance, self.measured, self.chance, self.expected]
-        figures += [] if self.bound is None else [self.bound]
+        figures += [figure for figure in (self.bound, self.due_to_models) if figure is not None]
         if not all(is_floats(figure, len(self.groups)) for figure in figures):
             yield "its figures are not one number for each group"
         if self.confidence is not None and not (type(self.confidence) is float and 0 < self.confidence < 1):
@@ -71,33 +72,64 @@ class Promise(Stored):
             "n_rows": self.n_rows,
             "rows_needed": self.rows_needed,
             "proved": self.proved,
+            "due_to_models": None if self.due_to_models is None else self.due_to_models.tolist(),
             "kept": self.kept,
         }
 
     def __str__(self) -> str:
-        """One sentence on all groups."""
-        worst = self.worst
-        asked, expected = self.epsilon[worst], self.expected[worst]
-        sentence = f"Asked for {asked:.4g}, new people are expected to see {expected:.3g}"
-        if self.bound is not None:
-            how = "at most" if not self.proved else "proved to be at most"
-            sentence += f", {how} {self.bound[worst]:.3g} with confidence {self.confidence:.4g}"
-        sentence += (
-            f" (group {label_text(self.groups[worst])}; {self.n_rows} held-out rows show "
-            f"{self.measured[worst]:.3g}, of which {self.chance[worst]:.3g} may be chance)."
-        )
-        return sentence + ("" if self.kept else f" {self.shortfall()}")
+        """Two sentences on the group nearest to its limit, and what is missing where it is not kept."""
+        return self.told()
 
-    def shortfall(self) -> str:
-        """What is missing, and about what it would take."""
+    def told(self, remedies: Sequence[str] = ()) -> str:
+        """The promise in words; `remedies` are what the user of this model can mend, see `shortfall`."""
         worst = self.worst
-        group, asked = label_text(self.groups[worst]), self.epsilon[worst]
-        reach = (
-            f"These rows and models can promise {self.promised[worst]:.3g}, not {asked:.4g} (group {group})."
+        text = (
+            f"Asked for {self.epsilon[worst]:.4g}: new people are expected to see {self.expected[worst]:.3g} "
+            f"(group {label_text(self.groups[worst])}){self._limit_text(worst)}. "
+            f"{_spaced(self.n_rows)} {'rows set aside' if self.proved else 'rows, cross-fitted,'} show "
+            f"{self.measured[worst]:.3g} between the true groups, where chance alone would show "
+            f"{self.chance[worst]:.3g}."
         )
+        return text if self.kept else f"{text} {self.shortfall(remedies)}"
+
+    def _limit_text(self, group: int) -> str:
+        if self.bound is None:
+            return ""
+        how = "proved to be at most" if self.proved else "at most"
+        return f", {how} {self.bound[group]:.3g} with confidence {self.confidence:.4g}"
+
+    def shortfall(self, remedies: Sequence[str] = ()) -> str:
+        """What cannot be promised and what can, for which group, and about what it would take.
+
+        `remedies` are named where the models are much of the reason.
+        """
+        worst = self.worst
+        what = "proved for" if self.proved else "promised to"
+        sure = "" if self.confidence is None else f" with confidence {self.confidence:.4g}"
+        text = (
+            f"{self.epsilon[worst]:.4g} cannot be {what} new people{sure}: the smallest distance that can is "
+            f"about {self.promised[worst]:.3g}, because of group {label_text(self.groups[worst])}."
+        )
+        where = "in X_calibration" if self.proved else "with a known group"
         if self.rows_needed is None:
-            return f"{reach} More rows alone will not do: the models do not tell the groups well enough."
-        return f"{reach} About {_rounded(self.rows_needed)} rows with a known group would do."
+            text += " More rows alone will not do: the models do not tell the groups well enough."
+        else:
+            text += (
+                f" About {_rounded(self.rows_needed)} rows {where} would do, instead of "
+                f"{_spaced(self.n_rows)}."
+            )
+        if not remedies or not self.blames_models:
+            return text
+        others = f"{', '.join(remedies[:-1])} or {remedies[-1]}" if len(remedies) > 1 else remedies[0]
+        return f"{text} {'What may help' if self.rows_needed is None else 'Or try'}: {others}."
+
+    @property
+    def blames_models(self) -> bool:
+        """Whether what the models get wrong is at least half of what is promised, as squares add up."""
+        if self.rows_needed is None or self.due_to_models is None:
+            return True
+        worst = self.worst
+        return bool(2.0 * self.due_to_models[worst] ** 2 >= self.promised[worst] ** 2)
 
 
 def _rounded(count: int) -> str:
@@ -106,5 +138,8 @@ def _rounded(count: int) -> str:
     >>> _rounded(12_345)
     '12 000'
     """
-    digits = len(str(count)) - 2
-    return f"{round(count, -digits):,}".replace(",", " ") if digits > 0 else str(count)
+    return _spaced(round(count, -max(len(str(count)) - 2, 0)))
+
+
+def _spaced(count: int) -> str:
+    return f"{count:,}".replace(",", " ")

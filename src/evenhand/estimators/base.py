@@ -10,6 +10,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels
+from evenhand.calibration import JOINT
 from evenhand.estimators.cells import Cells
 from evenhand.estimators.draws import RandomState, choose_uniforms, uniforms_from_table
 from evenhand.estimators.fitted import FittedEstimator
@@ -95,7 +96,9 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
         if X_calibration is not None:
             set_aside = self._set_aside(learned, X_calibration, y_calibration, sensitive_features_calibration)
         postprocessor = self._postprocessor(learned.cells)
-        postprocessor._fit_rows(learned.rows, folds=learned.folds, calibration=set_aside)
+        postprocessor._fit_rows(
+            learned.rows, folds=learned.folds, calibration=set_aside, remedies=self._remedies()
+        )
         validate_data(self, X, skip_check_array=True)  # notes the features' names and number
         return self._install(learned, postprocessor)
 
@@ -179,6 +182,18 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
         models = Models(self.estimator_, self.outcome_calibrator_, groups)
         rows = self._raw_rows(models, X, cells, known).scored(models, cells)
         return rows.scores, rows.group_proba
+
+    def _remedies(self) -> tuple[str, ...]:
+        """What would make new people's distance smaller, beside more rows."""
+        mended = self._chosen_calibration() == JOINT
+        joint = () if mended else ('calibration="joint"',)
+        if self.aware:
+            return joint
+        return (
+            *joint,
+            "a better model of the group (sensitive_estimator)",
+            "aware=True, where the law allows it",
+        )
 
     def _check_calibration_rows(self, X: Any, sensitive_features: Any) -> None:
         """Refuse rows to prove with where nothing is to be proved, or where their groups are missing."""

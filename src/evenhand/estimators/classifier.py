@@ -63,9 +63,14 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         Cost of deciding for column l where row k is true. None: one for every error.
     beta, solver, tol, max_iter
         As in `ParityPostprocessor`.
-    cv, calibration, aware, attributes, conditional_on, min_group_size, small_groups, n_jobs, warm_start
-        As in `ParityRegressor`. The calibration is that of the model of the group; "joint" mends the
-        class probabilities as well.
+    cv, aware, attributes, conditional_on, min_group_size, small_groups, n_jobs, warm_start
+        As in `ParityRegressor`.
+    calibration : {"auto", None, "sigmoid", "isotonic", "temperature", "joint"}, default="auto"
+        Of the model of the group; "joint" mends the class probabilities as well. "auto" is "joint" where
+        epsilon is for new people, and None with `confidence=None`.
+    confidence : "auto", "average", float or None, default="auto"
+        Whom epsilon is for: new people, on average or with that probability, or with None the rows of the
+        parity step. As in `ParityRegressor`.
     random_state : int, Generator, RandomState or None, default=None
         Key of the draws of `predict`, seed of the folds and of the stochastic solvers. None is a fixed
         public key: pass an integer of your own, and keep it, where nobody should foresee a draw.
@@ -84,7 +89,8 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         The parity step; its atoms 0, 1, ... stand for `classes_`.
     groups_ : array of shape (n_groups,)
     certificate_ : Certificate
-        What was reached on the rows of the parity step, by the given probabilities.
+        What was reached on the rows of the parity step, by the given probabilities, and what new people are
+        promised (`certificate_.promise`).
     n_iter_ : int
     n_features_in_ : int
     feature_names_in_ : array of shape (n_features_in_,)

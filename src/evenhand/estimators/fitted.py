@@ -16,9 +16,10 @@ from evenhand.certificates import Certificate
 from evenhand.estimators.cells import Cells
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.estimators.streaming import OnDrift, check_on_drift
+from evenhand.estimators.telling import TellsPromise
 
 
-class FittedEstimator(Stored, ABC):
+class FittedEstimator(TellsPromise, Stored, ABC):
     """Fitted attributes of an estimator, and `partial_fit`: the parity step goes on, the models stay."""
 
     estimator_: Any

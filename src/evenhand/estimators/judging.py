@@ -164,6 +164,7 @@ class Judge:
             confidence=confidence,
             n_rows=members.n_rows,
             rows_needed=_rows_needed(found, epsilon, confidence, members.n_rows),
+            due_to_models=found.systematic,
         )
 
     def _find_tolerance(self, confidence: float | None) -> Judgement:

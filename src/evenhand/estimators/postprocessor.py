@@ -247,10 +247,12 @@ class ParityPostprocessor(PartialFit):
         callback: Callback | None = None,
         folds: Sequence[JudgedFold] | None = None,
         calibration: ScoredRows | None = None,
+        remedies: Sequence[str] | None = None,
     ) -> Self:
         """Fit on checked rows, whose labels may be of any kind.
 
-        With `folds` epsilon is for new people, with `calibration`, rows set aside, that is proved.
+        With `folds` epsilon is for new people, with `calibration`, rows set aside, that is proved. A warning
+        that this cannot be done names the `remedies`.
         """
         key, solver, n_rows = key_from(self.random_state), self._solver(), len(rows.scores)
         step, selected = self._select(self._plan(rows, solver), rows)
@@ -271,7 +273,8 @@ class ParityPostprocessor(PartialFit):
         others = {"n_clipped_": n_clipped, "draw_key_": key, "epsilon_": asked, **selected}
         self._install_fit(step, problem, result, rows.groups, promise, **others)
         if promise is not None and not promise.kept:
-            warnings.warn(promise.shortfall(), PromiseWarning, stacklevel=3)
+            told = promise.shortfall(self._remedies() if remedies is None else remedies)
+            warnings.warn(told, PromiseWarning, stacklevel=3)
         return self
 
     def _plan(self, rows: Rows, solver: Solver[Any]) -> ParityStep:

@@ -53,18 +53,20 @@ def prove_tolerance(
 
     found = choose_in_sequence(samples(), step.epsilon, 1.0 - confidence)
     chosen = 0 if found.chosen is None else found.chosen
+    measured, chance = found.estimate[chosen], shown[0]
     return Promise(
         groups=members.labels,
         epsilon=step.epsilon,
         tolerance=SHARES[chosen] * step.epsilon,
-        measured=found.estimate[chosen],
-        chance=shown[0],
-        expected=found.estimate[chosen],
+        measured=measured,
+        chance=chance,
+        expected=measured,
         bound=found.upper[chosen],
         confidence=confidence,
         n_rows=members.n_rows,
         rows_needed=_rows_needed(found, step.epsilon, members.n_rows),
         proved=True,
+        due_to_models=np.sqrt(np.maximum(measured**2 - chance**2, 0.0)),
     )
 
 

@@ -50,12 +50,20 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
     cv : int, splitter, iterable of splits or None, default=None
         Folds for scoring the labelled rows by models that have not seen them. None: five, stratified by
         group and fewer where a group is small.
-    calibration : {None, "sigmoid", "isotonic", "temperature", "joint"}, default=None
+    calibration : {"auto", None, "sigmoid", "isotonic", "temperature", "joint"}, default="auto"
         How the group probabilities are calibrated, on rows that their classifier has not seen. "joint" mends
         the model of the outcome, too: a policy sees a row through its score and its group probabilities
         alone, so both become what they should be given both, by a polynomial of degree 3 (of 2 or 1 where
-        the models say more than five numbers). Each is mended only where held-out rows say that it helps, and
-        the scores only for the squared cost. With `X_unlabeled` it takes folds of the labelled rows, too.
+        the models say more than five numbers, or the smallest group has few rows). Each is mended only where
+        held-out rows say that it helps, and the scores only for the squared cost. With `X_unlabeled` it takes
+        folds of the labelled rows, too. "auto" is "joint" where epsilon is for new people, and None with
+        `confidence=None`.
+    confidence : "auto", "average", float or None, default="auto"
+        Whom epsilon is for. "auto" and "average": new people of the true groups are expected to see it, on
+        average over samples; 0.9, say: they see no more with that probability, an estimate, or proved where
+        `fit` is given rows set aside (`X_calibration`); None: it holds on the rows of the parity step, for
+        the group probabilities of the models, as the paper has it (docs/promise.md). Where it cannot be
+        promised there is a `PromiseWarning` that says what can be.
     aware : bool, default=False
         Use the group itself at prediction time. For those who may, and for comparison: `predict` then
         needs `sensitive_features`.
@@ -92,8 +100,8 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
         What can be predicted.
     groups_ : array of shape (n_groups,)
     certificate_ : Certificate
-        What was reached on the rows of the parity step, and how well calibrated the group probabilities
-        are (`certificate_.calibration`).
+        What was reached on the rows of the parity step, how well calibrated the group probabilities are
+        (`certificate_.calibration`), and what new people are promised (`certificate_.promise`).
     n_iter_ : int
         Iterations of the solver.
     n_features_in_ : int

@@ -16,10 +16,11 @@ from evenhand.dual.parity import ParityNotion
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.step import ParityStep
 from evenhand.estimators.draws import HashArray, RandomState, choose_uniforms, uniforms_from_rows
+from evenhand.estimators.telling import TellsPromise
 from evenhand.solvers import Solver, SolverResult, make_solver
 
 
-class SolvedStep(Stored, BaseEstimator, ABC):  # type: ignore[misc]
+class SolvedStep(TellsPromise, Stored, BaseEstimator, ABC):  # type: ignore[misc]
     """Parameters, fitted attributes and predictions of a post-processor, however it was fitted."""
 
     parity: str | ParityNotion
