@@ -82,15 +82,18 @@ class Promise(Stored):
 
     def told(self, remedies: Sequence[str] = ()) -> str:
         """The promise in words; `remedies` are what the user of this model can mend, see `shortfall`."""
+        return self.summary() if self.kept else f"{self.summary()} {self.shortfall(remedies)}"
+
+    def summary(self) -> str:
+        """Asked for, expected, the bound where there is one, and what was measured beside chance."""
         worst = self.worst
-        text = (
+        return (
             f"Asked for {self.epsilon[worst]:.4g}: new people are expected to see {self.expected[worst]:.3g} "
             f"(group {label_text(self.groups[worst])}){self._limit_text(worst)}. "
             f"{_spaced(self.n_rows)} {'rows set aside' if self.proved else 'rows, cross-fitted,'} show "
             f"{self.measured[worst]:.3g} between the true groups, where chance alone would show "
             f"{self.chance[worst]:.3g}."
         )
-        return text if self.kept else f"{text} {self.shortfall(remedies)}"
 
     def _limit_text(self, group: int) -> str:
         if self.bound is None:

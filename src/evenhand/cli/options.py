@@ -107,7 +107,19 @@ Plugin = Annotated[
     ),
 ]
 Epsilon = Annotated[
-    list[str] | None, typer.Option(help="Tolerance: 0.05, 5%, or by group: A=0.02,B=0.05.", metavar="NUMBER")
+    list[str] | None,
+    typer.Option(
+        help="Tolerance: 0.05, 5%, or by group: A=0.02,B=0.05. --confidence says for whom.", metavar="NUMBER"
+    ),
+]
+Confidence = Annotated[
+    str | None,
+    typer.Option(
+        metavar="average|NUMBER|none",
+        help="Whom epsilon is for: new people on average; new people with that probability, such as 0.9; or "
+        "the rows of the fit alone, none.",
+        show_default="average",
+    ),
 ]
 TaskName = Annotated[
     str,
@@ -151,6 +163,7 @@ Calibration = Annotated[
     str | None,
     typer.Option(
         help="Of the group probabilities: sigmoid, isotonic or temperature. Of both models, given what "
-        "both say: joint."
+        "both say: joint. Of neither: none.",
+        show_default="joint where epsilon is for new people",
     ),
 ]

@@ -19,6 +19,7 @@ from evenhand.tables.files import read_table
 from evenhand.tables.sources import Source
 
 MOST_HELD_OUT = 0.9
+NONE = "none"
 
 
 def model_settings(
@@ -26,9 +27,9 @@ def model_settings(
 ) -> dict[str, Any]:
     """Options as parameters of the model, refused before any work is done; those not given are left out.
 
-    `others` holds criterion, pos_label, conditional_on, attributes, cost, cost_matrix and solver.
+    `others` holds confidence, criterion, pos_label, conditional_on, attributes, cost, cost_matrix and solver.
     """
-    allowed = {"--parity": (parity, PARITIES), "--calibration": (calibration, CALIBRATIONS)}
+    allowed = {"--parity": (parity, PARITIES), "--calibration": (calibration, ("auto", *CALIBRATIONS, NONE))}
     allowed["--criterion"] = others.get("criterion"), CRITERIA
     allowed["--solver"] = others.get("solver"), SOLVERS
     allowed["--attributes"] = others.get("attributes"), ATTRIBUTES
@@ -39,7 +40,26 @@ def model_settings(
         raise UsageError("--pos-label is for --criterion equal_opportunity.")
     settings = {"parity": parity, "calibration": calibration, "random_state": seed, "n_jobs": jobs, **others}
     given = {name: value for name, value in settings.items() if value is not None and value != []}
+    if calibration == NONE:
+        given["calibration"] = None
+    if "confidence" in given:
+        given["confidence"] = _read_confidence(given["confidence"])
     return {"beta": _read_beta(beta), **given}
+
+
+def _read_confidence(text: str) -> str | float | None:
+    """`average`, a probability, or None for `none`."""
+    if text in ("auto", "average", NONE):
+        return None if text == NONE else text
+    try:
+        value = read_share(text, "--confidence")
+    except UsageError:
+        value = math.nan
+    if not 0.0 < value < 1.0:
+        raise UsageError(
+            f"--confidence must be average, a number between 0 and 1 such as 0.9, or none: got {text!r}."
+        )
+    return value
 
 
 def _read_beta(text: str) -> str | float:

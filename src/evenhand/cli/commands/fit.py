@@ -1,5 +1,6 @@
 """`evenhand fit`: a table in, a model file out."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -33,8 +34,19 @@ def fit(
     epsilon: opt.Epsilon = None,
     max_risk_increase: Annotated[
         str | None,
-        typer.Option(help="Choose epsilon: the least KS for at most so much more risk, such as 5%."),
+        typer.Option(
+            help="Choose epsilon: the least KS for at most so much more risk, such as 5%, both measured on "
+            "half of the held-out rows."
+        ),
     ] = None,
+    max_ks: Annotated[
+        str | None,
+        typer.Option(
+            help="Choose epsilon: the least risk for at most this KS, chance included, both measured on "
+            "half of the held-out rows."
+        ),
+    ] = None,
+    confidence: opt.Confidence = None,
     parity: opt.Parity = None,
     criterion: opt.Criterion = None,
     pos_label: opt.PosLabel = None,
@@ -77,8 +89,7 @@ def fit(
     """
     terminal = Terminal(quiet, as_json)
     require_writable(output, report)
-    if epsilon and max_risk_increase is not None:
-        raise UsageError("--epsilon and --max-risk-increase exclude each other: the latter chooses epsilon.")
+    limit = read_limit(max_risk_increase, max_ks, epsilon=epsilon, confidence=confidence)
     settings = model_settings(
         parity,
         beta,
@@ -92,6 +103,7 @@ def fit(
         cost=None if cost is None else read_cost(cost),
         cost_matrix=cost_matrix,
         solver=solver,
+        confidence=confidence,
     )
     settings["epsilon"] = read_epsilon(epsilon or ["0.05"])
     asked = Learning(
@@ -112,10 +124,24 @@ def fit(
         merge_small,
         settings,
     )
-    limit = None if max_risk_increase is None else read_share(max_risk_increase, "--max-risk-increase")
     more = None if unlabeled is None else open_source(unlabeled, delimiter=delimiter)
     fitted = learn(asked, limit, more, terminal)
     return finish(fitted, output, report, terminal)
+
+
+def read_limit(max_risk_increase: str | None, max_ks: str | None, **others: Any) -> dict[str, float] | None:
+    """The limit that chooses epsilon, as `Frontier.select` takes it, or None where epsilon is given."""
+    given = {"max_risk_increase": max_risk_increase, "max_ks": max_ks}
+    limits = {name: text for name, text in given.items() if text is not None}
+    rivals = [*limits, *(name for name, value in others.items() if value)]
+    if not limits:
+        return None
+    if len(rivals) > 1:
+        first, second = (f"--{name.replace('_', '-')}" for name in rivals[:2])
+        raise UsageError(
+            f"{first} and {second} exclude each other: {first} chooses epsilon, by what held-out rows show."
+        )
+    return {name: read_share(text, f"--{name.replace('_', '-')}") for name, text in limits.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,6 +152,7 @@ class Fitted:
     prepared: Prepared
     test: LabelledRows | None
     comparison: Comparison | None
+    test_name: str = "rows that were held out"
 
     @property
     def status(self) -> Status:
@@ -134,8 +161,10 @@ class Fitted:
         return status
 
 
-def learn(asked: Learning, limit: float | None, unlabeled: Source | None, terminal: Terminal) -> Fitted:
-    """Fit, choosing epsilon where a limit on the risk is given, and measure on held-out rows."""
+def learn(
+    asked: Learning, limit: Mapping[str, float] | None, unlabeled: Source | None, terminal: Terminal
+) -> Fitted:
+    """Fit, choosing epsilon where a limit on risk or distance is given, and measure on held-out rows."""
     prepared = prepare(asked, terminal)
     rows, test = prepared.fit, prepared.test
     more = rows.fit_arguments()
@@ -146,7 +175,8 @@ def learn(asked: Learning, limit: float | None, unlabeled: Source | None, termin
             model = prepared.model.fit(rows.X, rows.y, **more)
         else:
             if test is None:
-                raise UsageError("--max-risk-increase needs rows to choose on: set --holdout above 0.")
+                option = f"--{next(iter(limit)).replace('_', '-')}"
+                raise UsageError(f"{option} needs rows to choose on: set --holdout above 0.")
             choose, test = split(test, 0.5)
             model = choose_model(prepared.model, rows, more, choose, limit)
     if model.postprocessor_.result_.status is Status.STOPPED:
@@ -156,12 +186,12 @@ def learn(asked: Learning, limit: float | None, unlabeled: Source | None, termin
 
 
 def choose_model(
-    model: Any, rows: LabelledRows, more: dict[str, Any], choose: LabelledRows, limit: float
+    model: Any, rows: LabelledRows, more: dict[str, Any], choose: LabelledRows, limit: Mapping[str, float]
 ) -> Any:
-    """The model with the least KS distance among those whose risk is within the limit."""
+    """The best model within the limit: see `Frontier.select`."""
     path = evenhand.frontier(model, rows.X, rows.y, test=choose.known(), **more)
     try:
-        return path.select(max_risk_increase=limit)
+        return path.select(**limit)
     except ValueError as error:
         raise NotReachedError(f"{error} Nothing was written.") from error
 
@@ -196,18 +226,23 @@ def write_report(fitted: Fitted, path: str, terminal: Terminal) -> None:
 
 
 def show(fitted: Fitted, terminal: Terminal) -> None:
-    """What was asked and what was reached."""
+    """What was asked, what new people are promised, and what held-out rows show."""
     certificate = fitted.model.certificate_
-    largest = float(np.max(certificate.violation))
-    asked = sorted(set(np.round(certificate.epsilon, 12).tolist()))
+    asked = sorted(set(np.round(fitted.model.postprocessor_.epsilon_, 12).tolist()))
     wanted = f"{asked[0]:g}" if len(asked) == 1 else f"{asked[0]:g} to {asked[-1]:g}, by group"
+    whom, reached = "for new people", ""
+    if certificate.promise is None:
+        whom = "on these rows"
+        reached = f", reached {np.max(certificate.violation):.4g}. Nothing is promised to new people"
     terminal.say(
         f"Fitted on {len(fitted.prepared.fit)} rows, {len(fitted.prepared.kinds)} features, "
-        f"{len(certificate.groups)} groups. Parity {certificate.parity!r}: asked for at most {wanted}, "
-        f"reached {largest:.4g} on these rows."
+        f"{len(certificate.groups)} groups. Parity {certificate.parity!r}: asked for at most {wanted} {whom}"
+        f"{reached}."
     )
+    if certificate.promise is not None:
+        terminal.say(certificate.promise.summary())
     if fitted.comparison is not None:
-        terminal.say(f"On {fitted.comparison.audit.n_rows} rows that were held out:")
+        terminal.say(f"On {fitted.comparison.audit.n_rows} {fitted.test_name}:")
         fitted.comparison.show(terminal)
 
 
@@ -219,6 +254,7 @@ def facts(fitted: Fitted, output: str, report: str | None) -> dict[str, Any]:
         "rows": len(fitted.prepared.fit),
         "features": fitted.prepared.kinds,
         "status": fitted.status.name.lower(),
+        "epsilon": fitted.model.postprocessor_.epsilon_.tolist(),
         "certificate": fitted.model.certificate_.to_dict(),
         "held_out": None if fitted.comparison is None else fitted.comparison.to_dict(),
     }

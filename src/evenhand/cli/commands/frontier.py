@@ -65,7 +65,8 @@ def frontier(
 ) -> int:
     """Show the risk and the distance from parity for many tolerances, learned once.
 
-    Both are measured on held-out rows. `evenhand fit --epsilon` makes the model of your choice.
+    Both are measured on held-out rows, chance included; the tolerances are those of the parity step on the
+    rows of the fit. `evenhand fit --max-ks` or `--max-risk-increase` chooses one of these models.
     """
     terminal = Terminal(quiet, as_json)
     require_writable(output, plot)

@@ -32,15 +32,7 @@ def info(
         f"{found['class']} with parity {certificate.parity!r}{among}, {found['predicts']}, "
         f"beta {found['beta']:.4g}. The solver: {certificate.message}"
     )
-    within = not loaded.cells_.is_plain
-    columns = (
-        [label_text(group, within=within) for group in certificate.groups],
-        found["shares"],
-        certificate.epsilon,
-        certificate.violation,
-    )
-    rows = [[group, f"{share:.1%}", *numbers] for group, share, *numbers in zip(*columns, strict=True)]
-    terminal.table(["group", "share", "epsilon", "reached on the rows of the fit"], rows)
+    show_groups(loaded, found, terminal)
     terminal.say(
         f"The parity step's risk is at most {max(certificate.optimality_gap, 0):.3g} above the best possible."
     )
@@ -48,6 +40,26 @@ def info(
         terminal.table(["feature", "kind"], list(found["features"].items()))
     terminal.result({"command": "info", "model": model, **found, "certificate": certificate.to_dict()})
     return ExitCode.OK
+
+
+def show_groups(model: Any, found: dict[str, Any], terminal: Terminal) -> None:
+    """What each group was asked for, what new people are promised, and what the rows of the fit have."""
+    certificate, within = model.certificate_, not model.cells_.is_plain
+    promise = certificate.promise
+    columns = {
+        "group": [label_text(group, within=within) for group in certificate.groups],
+        "share": [f"{share:.1%}" for share in found["shares"]],
+        "asked": model.postprocessor_.epsilon_,
+    }
+    if promise is not None:
+        columns["expected for new people"] = promise.expected
+        if promise.bound is not None:
+            how = "proved" if promise.proved else "at most"
+            columns[f"{how}, confidence {promise.confidence:g}"] = promise.bound
+        columns |= {"rows show": promise.measured, "chance": promise.chance}
+    columns["on the rows of the fit"] = certificate.violation
+    terminal.table(list(columns), list(zip(*columns.values(), strict=True)))
+    terminal.say("Nothing is promised to new people." if promise is None else str(promise))
 
 
 def describe(model: Any) -> dict[str, Any]:
@@ -73,6 +85,7 @@ def describe(model: Any) -> dict[str, Any]:
         "within": within_text(model),
         "beta": float(step.beta_),
         "shares": step.group_prior_.tolist(),
+        "epsilon": step.epsilon_.tolist(),
         "features": model_kinds(model) or dict.fromkeys(names, "as in the fit"),
     }
 
