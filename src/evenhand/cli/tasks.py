@@ -64,7 +64,9 @@ def _number_metric(notion: ParityNotion) -> str:
 
 
 def _scores(model: Any, X: Any) -> FloatArray:
-    return np.asarray(model.estimator_.predict(X), dtype=np.float64)
+    """What the parity step starts from: a joint calibration has mended it."""
+    scores: FloatArray = model.predict_scores(X)[0]
+    return scores
 
 
 def _as_given(model: Any, outcomes: AnyArray) -> FloatArray:

@@ -24,6 +24,7 @@ def render_markdown(facts: Facts) -> str:
         f"A {facts.model} of evenhand {facts.versions['evenhand']}, measured on {facts.made}.",
         "## What was asked, and what was reached",
         *_asked(facts),
+        _outlook(facts),
         "## Group by group",
         _groups(facts),
         "## What is proved",
@@ -57,11 +58,18 @@ def _asked(facts: Facts) -> list[str]:
     sentences = [
         words.asked_sentence(facts),
         words.reached_sentence(facts),
+        *facts.promise.sentences,
         words.cost_sentence(facts),
         words.unjudged_sentence(facts),
         facts.asked.meaning,
     ]
     return [escape(sentence) for sentence in sentences if sentence]
+
+
+def _outlook(facts: Facts) -> str:
+    columns = words.outlook_columns(facts)
+    rows = [[escape(line.name), *(number(getattr(line, name)) for name in columns)] for line in facts.outlook]
+    return _table(("Group", *columns.values()), rows)
 
 
 def _groups(facts: Facts) -> str:

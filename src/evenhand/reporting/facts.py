@@ -78,6 +78,19 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Outlook:
+    """A group's distance: asked for, foreseen, proved and shown. None is for what is not known."""
+
+    name: str
+    asked: float | None
+    expected: float | None  # for new people, by what was measured at the fit
+    bound: float | None  # at most, with the confidence that was asked for at the fit
+    proved: float | None  # at most, by the report's rows
+    shown: float  # by these rows
+    chance: float  # shown by groups of this size that are drawn at random
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Feature:
     """A column of the rows."""
 
@@ -114,6 +127,8 @@ class Facts:
     tolerances: tuple[Effects, ...]  # by epsilon
     own: int  # place of the model's own among them
     path_note: str  # where the other tolerances come from, or why there are none
+    outlook: tuple[Outlook, ...]  # as `groups`
+    promise: Proof  # what the fit says of new people
     held_out: Proof
     optimisation: Proof
     calibration: Proof

@@ -24,10 +24,11 @@ from evenhand.metrics import Measures, ScoredRows
 from evenhand.metrics.distances import Metric
 from evenhand.reporting.data import summarise
 from evenhand.reporting.facts import FEWEST_JUDGED, Asked, Effects, Facts, Group, Scale
+from evenhand.reporting.promises import make_outlook, measure_chance, tell_promise
 from evenhand.reporting.proofs import prove_calibration, prove_held_out, prove_optimisation
 from evenhand.reporting.scales import make_scale, spread
-from evenhand.reporting.tolerances import Tolerance, own_epsilon, rows_to_solve, solve_again
-from evenhand.reporting.words import number, plain_text, span, within_text
+from evenhand.reporting.tolerances import Tolerance, own_tolerance, rows_to_solve, solve_again
+from evenhand.reporting.words import number, plain_text, span, tolerance_sentence, within_text
 
 PROPORTIONS = (
     " The slider tells the largest tolerance of a group; those of the others keep their proportions."
@@ -60,10 +61,19 @@ def gather(
         others, note = _other_tolerances(postprocessor, rows, n_tolerances)
     else:
         others, note = _from_frontier(frontier, _read(frontier.models[0], seen, known), own)
+    if others:
+        note = f"{tolerance_sentence(postprocessor.epsilon_, postprocessor.tolerance_)}{note}"
     path = sorted([*others, own], key=lambda each: each.epsilon)
-    groups = _groups(rows, postprocessor)
+    groups, within = _groups(rows, postprocessor), rows.members.strata is not None
     measures = [before, *(each.measures for each in path)]
     charts = _Charts.of(groups, notion, measures, getattr(model, "classes_", None))
+    tolerances = tuple(
+        charts.effects(each.measures, epsilon=each.epsilon, fitted=each.fitted, converged=each.converged)
+        for each in path
+    )
+    promise = tell_promise(model, within=within)
+    held_out = prove_held_out(postprocessor, rows, _epsilon_of(rows, postprocessor))
+    chance = measure_chance(postprocessor.policy_, rows, notion)
     return Facts(
         title=title or "Parity report",
         made=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -73,13 +83,12 @@ def gather(
         charted=tuple(charts.charted.tolist()),
         scale=charts.scale,
         before=charts.effects(before, epsilon=None, fitted=False, converged=True),
-        tolerances=tuple(
-            charts.effects(each.measures, epsilon=each.epsilon, fitted=each.fitted, converged=each.converged)
-            for each in path
-        ),
+        tolerances=tolerances,
         own=path.index(own),
         path_note=note,
-        held_out=prove_held_out(postprocessor, rows, _epsilon_of(rows, postprocessor)),
+        outlook=make_outlook(groups, tolerances[path.index(own)], chance, promise, held_out),
+        promise=promise,
+        held_out=held_out,
         optimisation=prove_optimisation(model, rows),
         calibration=prove_calibration(model, postprocessor, rows),
         data=summarise(X, rows, getattr(model, "classes_", None)),
@@ -158,7 +167,7 @@ def _asked(model: Model, postprocessor: ParityPostprocessor, rows: ScoredRows, n
 def _own(postprocessor: ParityPostprocessor, rows: ScoredRows) -> Tolerance:
     """The model as it is."""
     return Tolerance(
-        own_epsilon(postprocessor),
+        own_tolerance(postprocessor),
         rows.measure(postprocessor.policy_),
         fitted=True,
         converged=postprocessor.result_.status.success,

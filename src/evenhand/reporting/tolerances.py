@@ -37,9 +37,9 @@ class Tolerance:
     converged: bool = True
 
 
-def own_epsilon(postprocessor: ParityPostprocessor) -> float:
-    """The model's tolerance: that of the group with the largest one."""
-    return float(postprocessor.epsilon_.max())
+def own_tolerance(postprocessor: ParityPostprocessor) -> float:
+    """What the model's parity step was solved for on its rows: that of the group with the largest one."""
+    return float(postprocessor.tolerance_.max())
 
 
 def solve_again(
@@ -66,7 +66,7 @@ def solve_again(
     solved_on = [_fit_arguments(rows, half, size, postprocessor.policy_.strata) for half in halves]
     if n_tolerances is None:
         n_tolerances = N_WIDE if _is_wide(postprocessor) else N_TOLERANCES
-    epsilons = _epsilons(template, solved_on[0], n_tolerances, own_epsilon(postprocessor))
+    epsilons = _epsilons(template, solved_on[0], n_tolerances, own_tolerance(postprocessor))
     points: list[list[FrontierPoint]] = []
     measures: list[list[Measures]] = []
     for given, judges in zip(solved_on, halves[::-1], strict=True):
@@ -93,6 +93,7 @@ def _template(fitted: ParityPostprocessor) -> ParityPostprocessor:
         "atoms": fitted.atoms_,
         "bounds": "auto" if np.isinf(fitted.bounds_).any() else fitted.bounds_,
         "beta": fitted.beta_,
+        "confidence": None,
         "warm_start": False,
     }
     if _is_wide(fitted):

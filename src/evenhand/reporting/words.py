@@ -7,8 +7,9 @@ import numpy as np
 
 from evenhand._utils.labels import label_text
 from evenhand._utils.text import capital
+from evenhand._utils.typing import FloatArray
 from evenhand.calibration import JOINT, CalibrationDiagnosis
-from evenhand.certificates import Certificate, HeldOutCertificate
+from evenhand.certificates import Certificate, HeldOutCertificate, Promise
 from evenhand.dual.costs import ERROR_RATE
 from evenhand.metrics.distances import find_distance
 from evenhand.reporting.facts import Facts
@@ -117,6 +118,56 @@ def not_given(facts: Facts) -> tuple[str, ...]:
     return NOT_GIVEN[1:] if SAME_CLASS in facts.asked.within else NOT_GIVEN
 
 
+def promise_sentences(promise: Promise | None, names: list[str]) -> tuple[str, ...]:
+    """What the fit says of new people."""
+    if promise is None:
+        return (
+            "Nothing was promised to new people at the fit: the tolerance is for its own rows, with the "
+            "group probabilities taken at their word.",
+        )
+    worst, rows = promise.worst, f"{promise.n_rows:,} rows"
+    how = f"By {rows} that were set aside" if promise.proved else f"By cross-fitting on {rows}"
+    told = (
+        f"{how}, with their true groups, the group nearest to its limit is {named(names[worst])}: asked for "
+        f"{number(float(promise.epsilon[worst]))}, new people are expected to see "
+        f"{number(float(promise.expected[worst]))}"
+    )
+    if promise.bound is not None and promise.confidence is not None:
+        most = "proved to be at most" if promise.proved else "at most"
+        told += (
+            f", {most} {number(float(promise.bound[worst]))} with {percent(promise.confidence)} confidence"
+        )
+    told += (
+        f". Those rows show {number(float(promise.measured[worst]))}, where chance alone would show "
+        f"{number(float(promise.chance[worst]))}."
+    )
+    return (told,) if promise.kept else (told, promise.shortfall())
+
+
+def outlook_columns(facts: Facts) -> dict[str, str]:
+    """Figures of `facts.outlook` that there are, and what they are called."""
+    columns = {"asked": "Asked"}
+    found, proved = facts.promise.numbers, facts.held_out.numbers
+    if found is not None:
+        columns["expected"] = "Expected for new people"
+        if found["bound"] is not None:
+            how = "Proved at the fit: at most" if found["proved"] else "At most"
+            columns["bound"] = f"{how} ({percent(found['confidence'])})"
+    if proved is not None and proved["epsilon"] is not None:
+        columns["proved"] = f"Proved by these rows: at most ({percent(1 - proved['delta'])})"
+    return columns | {"shown": "These rows show", "chance": "Chance would show"}
+
+
+def tolerance_sentence(epsilon: FloatArray, tolerance: FloatArray) -> str:
+    """What the slider's tolerances are, where the model's own is not what was asked for."""
+    if np.array_equal(epsilon, tolerance):
+        return ""
+    return (
+        "Tolerances here are those of the parity step on the rows that it is solved on. This model's is "
+        f"{number(float(tolerance.max()))}, chosen for the {number(float(epsilon.max()))} of new people. "
+    )
+
+
 def reached_sentence(facts: Facts) -> str:
     """What was reached on the report's rows."""
     before, after = facts.before, facts.after
@@ -222,9 +273,9 @@ def some_of(names: list[str], most: int = 8) -> str:
 
 def optimisation_sentences(certificate: Certificate, error: str) -> tuple[str, ...]:
     """The certificate of the fit: what is proved of the rows it was made on."""
-    over = float(certificate.excess.max())
+    over, tolerance = float(certificate.excess.max()), tuple(certificate.epsilon.tolist())
     met = (
-        "every group is within its tolerance"
+        f"every group is within the tolerance of the parity step, {span(tolerance)}"
         if over <= 1e-4 * max(1.0, float(certificate.epsilon.max()))
         else f"a group is above its tolerance by up to {number(over)}"
     )

@@ -52,7 +52,7 @@ function showGroups() {
 // Tolerances of the groups keep their proportions.
 function scaled(epsilon, group) {
   const own = facts.groups[group].epsilon;
-  const largest = facts.tolerances[facts.own].epsilon;
+  const largest = Math.max(...facts.asked.epsilon);
   return own === null ? null : largest > 0 ? (epsilon * own) / largest : epsilon;
 }
 
