@@ -184,7 +184,7 @@ def test_audit_ends_with_four_where_the_limit_is_passed(run, folder):
 def test_tolerances_by_group_reach_the_model(run, folder, tmp_path):
     out = tmp_path / "m.evenhand"
     assert run("fit", folder / "rows.csv", *FIT, "--epsilon", "A=0.02,B=6%", "-o", out).code == 0
-    assert_allclose(eh.load(out).certificate_.epsilon, [0.02, 0.06])
+    assert_allclose(eh.load(out).postprocessor_.epsilon_, [0.02, 0.06])
 
 
 def test_a_limit_on_the_risk_chooses_epsilon_by_rows_that_the_table_does_not_show(run, folder, tmp_path):
@@ -227,7 +227,7 @@ def test_a_model_made_in_python_serves_too(run, folder, tmp_path):
     rows = make_table()
     X = rows.select(["size"]).to_pandas()
     group = (rows["group"].to_pandas() == "A").astype(int)
-    model = eh.ParityRegressor().fit(X, rows["outcome"].to_numpy(), sensitive_features=group)
+    model = eh.ParityRegressor(confidence=None).fit(X, rows["outcome"].to_numpy(), sensitive_features=group)
     eh.save(model, tmp_path / "m.evenhand")
     got = read_csv(run("predict", tmp_path / "m.evenhand", folder / "rows.csv").out)
     assert_array_equal([float(row["prediction"]) for row in got], model.predict(X))
@@ -265,7 +265,7 @@ def test_a_fit_tells_its_stages_and_their_ends(folder):
     heard = {}
     rows = make_table()
     with listening(lambda stage, done, total: heard.setdefault(stage, []).append((done, total))):
-        eh.ParityRegressor().fit(
+        eh.ParityRegressor(epsilon=0.2).fit(
             rows.select(["size"]).to_pandas(),
             rows["outcome"].to_numpy(),
             sensitive_features=rows["group"].to_pandas(),

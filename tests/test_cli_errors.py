@@ -217,7 +217,7 @@ def no_room():
 
 
 WRITERS = {
-    "fit": ("fit", "{}/rows.csv", *FIT, "-o", "{}/full/file"),
+    "fit": ("fit", "{}/rows.csv", *FIT, "--confidence", "none", "-o", "{}/full/file"),
     "report": ("report", "{}/model.evenhand", "{}/rows.csv", "-s", "group", "-o", "{}/full/file"),
     **{
         f"predict {kind}": (

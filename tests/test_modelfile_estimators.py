@@ -61,6 +61,7 @@ def test_a_regressor_over_pipelines_comes_back_bit_for_bit(calibration, tmp_path
         make_pipeline(columns(), Ridge()),
         make_pipeline(columns(), LogisticRegression()),
         calibration=calibration,
+        confidence=None,
         cv=StratifiedKFold(3, shuffle=True, random_state=0),
         random_state=4,
     ).fit(X, Y, sensitive_features=SEX)
@@ -73,7 +74,7 @@ def test_a_regressor_over_pipelines_comes_back_bit_for_bit(calibration, tmp_path
 
 
 def test_boosted_trees_are_loaded_once_their_type_is_trusted(tmp_path):
-    model = ParityRegressor(HistGradientBoostingRegressor(max_iter=3), cv=2)
+    model = ParityRegressor(HistGradientBoostingRegressor(max_iter=3), cv=2, confidence=None)
     model.fit(NUMBERS, Y, sensitive_features=SEX)
     with pytest.raises(UntrustedTypesError, match="without bounds checking") as caught:
         round_trip(model, tmp_path)
@@ -83,14 +84,17 @@ def test_boosted_trees_are_loaded_once_their_type_is_trusted(tmp_path):
 
 def test_a_forest_of_the_group_comes_back(tmp_path):
     forest = RandomForestClassifier(5, max_depth=3, random_state=0)
-    model = ParityRegressor(LinearRegression(), forest).fit(NUMBERS, Y, sensitive_features=SEX)
+    model = ParityRegressor(LinearRegression(), forest, confidence=None)
+    model.fit(NUMBERS, Y, sensitive_features=SEX)
     assert_same(model, round_trip(model, tmp_path, trusted=["sklearn.tree._tree.Tree"]), NUMBERS)
 
 
 def test_groups_of_several_columns_and_tolerances_by_group_come_back(tmp_path):
     epsilon = {("f", "a"): 0.05, ("f", "b"): 0.1, ("m", "a"): 0.2, ("m", "b"): 0.3}
     frame = pd.DataFrame({"sex": SEX, "race": RACE})
-    model = ParityRegressor(Ridge(), epsilon=epsilon).fit(NUMBERS, Y, sensitive_features=frame)
+    model = ParityRegressor(Ridge(), epsilon=epsilon, confidence=None).fit(
+        NUMBERS, Y, sensitive_features=frame
+    )
     again = round_trip(model, tmp_path)
     assert again.groups_.tolist() == list(epsilon)
     assert again.epsilon == epsilon
@@ -106,6 +110,14 @@ def test_a_frozen_model_comes_back(tmp_path):
     frozen = FrozenEstimator(Ridge().fit(NUMBERS, Y))
     model = ParityRegressor(frozen).fit(NUMBERS, Y, sensitive_features=SEX)
     assert_same(model, round_trip(model, tmp_path), NUMBERS)
+
+
+def test_what_was_promised_to_new_people_comes_back(tmp_path):
+    model = ParityRegressor(Ridge(), epsilon=0.2, confidence=0.9).fit(NUMBERS, Y, sensitive_features=SEX)
+    again = round_trip(model, tmp_path)
+    assert again.certificate_.promise.to_dict() == model.certificate_.promise.to_dict()
+    assert str(again) == str(model)
+    assert again.postprocessor_.tolerance_.tobytes() == model.postprocessor_.tolerance_.tobytes()
 
 
 def test_an_unfitted_regressor_comes_back(tmp_path):
@@ -125,7 +137,7 @@ def test_a_pipeline_around_a_regressor_comes_back(tmp_path):
 def test_the_best_of_a_search_is_saved_and_the_search_is_not(tmp_path):
     with sklearn.config_context(enable_metadata_routing=True):
         search = GridSearchCV(
-            ParityRegressor(Ridge()).set_score_request(sensitive_features=False),
+            ParityRegressor(Ridge(), confidence=None).set_score_request(sensitive_features=False),
             {"epsilon": [0.05, 0.2]},
             cv=2,
         )
@@ -144,7 +156,8 @@ def test_what_a_model_requests_of_metadata_routing_comes_back(tmp_path):
 
 
 def test_another_process_predicts_the_same_bits(tmp_path):
-    model = ParityRegressor(make_pipeline(columns(), Ridge()), make_pipeline(columns(), LogisticRegression()))
+    models = make_pipeline(columns(), Ridge()), make_pipeline(columns(), LogisticRegression())
+    model = ParityRegressor(*models, confidence=None)
     save(model.fit(X, Y, sensitive_features=SEX), tmp_path / "model")
     X.to_pickle(tmp_path / "rows")
     code = (

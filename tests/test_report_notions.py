@@ -44,7 +44,9 @@ def named(gaps):
 
 def test_a_classifier_s_page_tells_decisions_gaps_and_accuracy(rows):
     fit, new = rows
-    model = eh.ParityClassifier(epsilon=0.03).fit(fit.X, fit.grade, sensitive_features=fit.group)
+    model = eh.ParityClassifier(epsilon=0.03, confidence=None).fit(
+        fit.X, fit.grade, sensitive_features=fit.group
+    )
     facts = gather(model, new.X, new.grade, sensitive_features=new.group, n_tolerances=3)
     chances = model.predict_proba(new.X)
     assert by_name(facts, facts.after.gap) == pytest.approx(decision_gaps(chances, new.group))
@@ -76,7 +78,9 @@ def test_two_classes_have_one_gap_by_whatever_name_and_it_is_judged(rows):
 @pytest.mark.parametrize("criterion", ["equalized_odds", "equal_opportunity"])
 def test_parity_within_outcomes_is_told_by_outcome_and_its_risk_is_that_of_all_rows(rows, criterion):
     fit, new = rows
-    model = eh.ParityClassifier(criterion=criterion, pos_label=["high"] if "opp" in criterion else None)
+    model = eh.ParityClassifier(
+        criterion=criterion, pos_label=["high"] if "opp" in criterion else None, confidence=None
+    )
     model.fit(fit.X, fit.grade, sensitive_features=fit.group)
     facts = gather(model, new.X, new.grade, sensitive_features=new.group, n_tolerances=2)
     chances = model.predict_proba(new.X)
@@ -96,7 +100,8 @@ def test_parity_within_outcomes_is_told_by_outcome_and_its_risk_is_that_of_all_r
 
 def test_groups_within_a_factor_are_compared_with_everybody_who_shares_it(rows):
     fit, new = rows
-    model = eh.ParityRegressor(atoms=31, conditional_on=4).fit(fit.X, fit.y, sensitive_features=fit.group)
+    model = eh.ParityRegressor(atoms=31, conditional_on=4, confidence=None)
+    model.fit(fit.X, fit.y, sensitive_features=fit.group)
     facts = gather(model, new.X, new.y, sensitive_features=new.group, n_tolerances=3)
     pmf, atoms = model.predict_pmf(new.X), model.postprocessor_.atoms_
     wanted = unfairness(pmf, new.group, atoms, metric="ks", given=new.factor.astype(float))
@@ -131,7 +136,7 @@ def test_attributes_of_their_own_are_each_compared_with_everybody(rows):
 
 def test_weights_count_in_strata_too(rows):
     fit, new = rows
-    model = eh.ParityClassifier(criterion="equalized_odds").fit(
+    model = eh.ParityClassifier(criterion="equalized_odds", confidence=None).fit(
         fit.X, fit.y > 0, sensitive_features=fit.group
     )
     weights = np.random.default_rng(2).uniform(0.5, 2.0, len(new.y))
@@ -145,7 +150,7 @@ def test_weights_count_in_strata_too(rows):
 
 def test_parity_within_outcomes_cannot_be_reported_without_them(rows, tmp_path):
     fit, new = rows
-    model = eh.ParityClassifier(criterion="equalized_odds").fit(
+    model = eh.ParityClassifier(criterion="equalized_odds", confidence=None).fit(
         fit.X, fit.y > 0, sensitive_features=fit.group
     )
     with pytest.raises(ValueError, match="outcome is known: pass y"):

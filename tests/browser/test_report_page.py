@@ -53,7 +53,7 @@ def decisions():
     fit, new = (
         eh.datasets.make_population(n, n_groups=2, separation=1.5, random_state=n) for n in (1500, 1200)
     )
-    model = eh.ParityClassifier(criterion="equalized_odds", epsilon=0.03)
+    model = eh.ParityClassifier(criterion="equalized_odds", epsilon=0.03, confidence=None)
     answers = [np.where(rows.target > 0, "yes", "no") for rows in (fit, new)]
     model.fit(fit.data, answers[0], sensitive_features=NAMES[fit.sensitive_features])
     groups = NAMES[new.sensitive_features]

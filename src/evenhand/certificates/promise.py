@@ -33,6 +33,7 @@ class Promise(Stored):
     rows_needed: int | None = None  # about how many would do, where it is not kept; None: no number would
     proved: bool = False
     due_to_models: FloatArray | None = None  # what is left of the distance however many rows there are
+    within: bool = False  # groups are `(stratum, group)`
 
     def faults(self) -> Iterator[str]:
         """One number for each group, and a confidence that is one."""
@@ -61,7 +62,7 @@ class Promise(Stored):
     def to_dict(self) -> dict[str, Any]:
         """Plain Python numbers, lists and strings, ready for JSON."""
         return {
-            "groups": [label_text(group) for group in self.groups],
+            "groups": [self._name(place) for place in range(len(self.groups))],
             "epsilon": self.epsilon.tolist(),
             "tolerance": self.tolerance.tolist(),
             "measured": self.measured.tolist(),
@@ -89,11 +90,14 @@ class Promise(Stored):
         worst = self.worst
         return (
             f"Asked for {self.epsilon[worst]:.4g}: new people are expected to see {self.expected[worst]:.3g} "
-            f"(group {label_text(self.groups[worst])}){self._limit_text(worst)}. "
+            f"(group {self._name(worst)}){self._limit_text(worst)}. "
             f"{_spaced(self.n_rows)} {'rows set aside' if self.proved else 'rows, cross-fitted,'} show "
             f"{self.measured[worst]:.3g} between the true groups, where chance alone would show "
             f"{self.chance[worst]:.3g}."
         )
+
+    def _name(self, place: int) -> str:
+        return label_text(self.groups[place], within=self.within)
 
     def _limit_text(self, group: int) -> str:
         if self.bound is None:
@@ -111,7 +115,7 @@ class Promise(Stored):
         sure = "" if self.confidence is None else f" with confidence {self.confidence:.4g}"
         text = (
             f"{self.epsilon[worst]:.4g} cannot be {what} new people{sure}: the smallest distance that can is "
-            f"about {self.promised[worst]:.3g}, because of group {label_text(self.groups[worst])}."
+            f"about {self.promised[worst]:.3g}, because of group {self._name(worst)}."
         )
         where = "in X_calibration" if self.proved else "with a known group"
         if self.rows_needed is None:

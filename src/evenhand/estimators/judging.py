@@ -165,6 +165,7 @@ class Judge:
             n_rows=members.n_rows,
             rows_needed=_rows_needed(found, epsilon, confidence, members.n_rows),
             due_to_models=found.systematic,
+            within=members.strata is not None,
         )
 
     def _find_tolerance(self, confidence: float | None) -> Judgement:

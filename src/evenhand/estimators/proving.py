@@ -67,6 +67,7 @@ def prove_tolerance(
         rows_needed=_rows_needed(found, step.epsilon, members.n_rows),
         proved=True,
         due_to_models=np.sqrt(np.maximum(measured**2 - chance**2, 0.0)),
+        within=members.strata is not None,
     )
 
 

@@ -1,6 +1,7 @@
 """Numbers and sentences for people who do not read formulas."""
 
 import unicodedata
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -141,7 +142,9 @@ def promise_sentences(promise: Promise | None, names: list[str]) -> tuple[str, .
         f". Those rows show {number(float(promise.measured[worst]))}, where chance alone would show "
         f"{number(float(promise.chance[worst]))}."
     )
-    return (told,) if promise.kept else (told, promise.shortfall())
+    if promise.kept:
+        return (told,)
+    return told, replace(promise, groups=tuple(map(named, names)), within=False).shortfall()
 
 
 def outlook_columns(facts: Facts) -> dict[str, str]:
