@@ -21,6 +21,13 @@ def test_the_examples_of_the_page_print_what_it_says(run, project_root, tmp_path
         )
 
 
+def test_the_readme_s_table_is_that_of_the_demo(project_root):
+    demo = next(EXAMPLE.finditer((project_root / "docs" / "cli.md").read_text()))
+    assert demo["command"] == "demo"
+    table = re.search(r"```\n(  group    rows .*?)```", (project_root / "README.md").read_text(), re.DOTALL)
+    assert table[1] in demo["output"]
+
+
 def test_the_page_tells_every_exit_code_and_every_command(project_root):
     from evenhand.cli.app import app
     from evenhand.cli.errors import ExitCode
