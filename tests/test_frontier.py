@@ -321,7 +321,7 @@ def test_a_regressor_learns_once_and_gives_the_models_of_separate_fits():
     assert not hasattr(model, "postprocessor_")
     for epsilon, warm in zip(EPSILONS, path.models, strict=True):
         CountingRegression.n_fits = 0
-        cold = clone(model).set_params(epsilon=epsilon)
+        cold = clone(model).set_params(epsilon=epsilon, confidence=None, calibration="joint")
         cold.fit(FIT.data, FIT.target, sensitive_features=FIT.sensitive_features)
         assert learned == CountingRegression.n_fits
         assert warm.epsilon == epsilon

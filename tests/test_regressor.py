@@ -52,7 +52,8 @@ def test_the_defaults_take_missing_values_and_fit_without_any_argument(data):
 
 def test_rows_without_labels_are_where_the_parity_step_happens(data):
     pile = make_population(4000, n_groups=2, random_state=2).data
-    model = simple().fit(data.data, data.target, sensitive_features=data.sensitive_features, X_unlabeled=pile)
+    model = simple(confidence=None)
+    model.fit(data.data, data.target, sensitive_features=data.sensitive_features, X_unlabeled=pile)
     regressor = LinearRegression().fit(data.data, data.target)
     classifier = LogisticRegression().fit(data.data, data.sensitive_features)
     by_hand = ParityPostprocessor().fit(regressor.predict(pile), classifier.predict_proba(pile))
@@ -71,7 +72,7 @@ def test_labelled_rows_are_scored_by_models_that_have_not_seen_them(data):
         def predict(self, X):
             return np.array([self.known_.get(row.tobytes(), 0.0) for row in X])
 
-    model = ParityRegressor(Memory(), LogisticRegression())
+    model = ParityRegressor(Memory(), LogisticRegression(), calibration=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         rows = model._learn(data.data, data.target, data.sensitive_features).rows
@@ -82,7 +83,7 @@ def test_a_model_that_is_already_fitted_is_used_as_it_is(data):
     regressor = Ridge().fit(data.data, data.target)
     classifier = LogisticRegression().fit(data.data, np.where(data.sensitive_features == 1, "b", "a"))
     groups = np.where(data.sensitive_features == 1, "b", "a")
-    model = ParityRegressor(FrozenEstimator(regressor), FrozenEstimator(classifier))
+    model = ParityRegressor(FrozenEstimator(regressor), FrozenEstimator(classifier), confidence=None)
     model.fit(data.data, data.target, sensitive_features=groups, sample_weight=np.ones(len(groups)))
     by_hand = ParityPostprocessor().fit(
         regressor.predict(data.data), classifier.predict_proba(data.data), sample_weight=np.ones(len(groups))
@@ -169,7 +170,7 @@ def test_calibration_mends_a_classifier_that_is_too_timid(calibration):
     data = make_population(6000, n_groups=2, separation=2.0, random_state=3)
     costs = []
     for method in (None, calibration):
-        model = ParityRegressor(LinearRegression(), TooTimid(), calibration=method)
+        model = ParityRegressor(LinearRegression(), TooTimid(), calibration=method, confidence=None)
         model.fit(data.data, data.target, sensitive_features=data.sensitive_features)
         costs.append(model.certificate_.calibration.parity_cost.max())
         fresh = make_population(20_000, n_groups=2, separation=2.0, random_state=4)

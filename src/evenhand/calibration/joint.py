@@ -14,6 +14,7 @@ from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import check_weights
 from evenhand.calibration.logistic import fit_logistic
 from evenhand.calibration.rows import divide_by_sum, log
+from evenhand.dual.grid import range_without_outliers
 
 JOINT = "joint"  # this calibration's name among the others
 
@@ -35,7 +36,8 @@ LEAST_GAIN = 1.0  # of a map that is kept, on rows that it has not seen, in stan
 class JointCalibrator(Stored):
     """A polynomial in what both models say of a row: its softmax, or the score and itself added up.
 
-    Inputs beyond those of the fit count as the farthest that it saw, so that nothing is extrapolated.
+    Inputs beyond those of the fit count as the farthest that it saw, but for far outliers, so that nothing
+    is extrapolated.
     It holds arrays and a string only. A row's answer does not depend on the rows beside it.
     """
 
@@ -130,8 +132,8 @@ class JointRows:
         """
         n_rows = len(inputs)
         weights = np.ones(n_rows) if sample_weight is None else n_rows * check_weights(sample_weight, n_rows)
-        low, high = inputs.min(axis=0), inputs.max(axis=0)
-        centre, scale = _centre_and_scale(np.ascontiguousarray(inputs.T), weights)
+        low, high = np.array([range_without_outliers(column) for column in inputs.T]).T
+        centre, scale = _centre_and_scale(np.ascontiguousarray(np.clip(inputs, low, high).T), weights)
         flat = high - low <= 1e-11 * np.abs(centre)  # rounding, which would be scaled up to a signal
         low, high = np.where(flat, centre, low), np.where(flat, centre, high)
         powers = _choose_powers(inputs.shape[1], n_rows if n_smallest is None else n_smallest)

@@ -47,6 +47,7 @@ LEAST_SHARE = 0.05  # of epsilon: less costs risk, and hardly any distance
 # differ from those of the folds, boosted trees so much that 3 % are kept back for it.
 MOST, AIM, ENOUGH = 0.97, 0.94, 0.91
 MOST_TRIES = 4
+MOST_TIMES = 100.0  # as many rows are worth a word; with more, it is the models that are to be mended
 
 
 def is_for_new_people(confidence: object, *, knows_groups: bool) -> bool:
@@ -103,7 +104,7 @@ class JudgedFold:
 class Judgement:
     """What one tolerance comes to on held-out rows, in the units of epsilon, (n_groups,) each."""
 
-    share: float  # of epsilon
+    share: FloatArray  # of epsilon
     measured: FloatArray
     noise: FloatArray  # root mean square of what chance shows
     overfit: FloatArray  # the same, of what fits differ by
@@ -169,25 +170,21 @@ class Judge:
         )
 
     def _find_tolerance(self, confidence: float | None) -> Judgement:
-        scale = np.where(self.step.epsilon > 0, self.step.epsilon, np.finfo(float).tiny)
-        tried: list[tuple[float, float]] = []
-        best: Judgement | None = None
-        share = FIRST_SHARE
+        """The search of each stratum, whose tolerances are questions of their own, all at once."""
+        strata, epsilon = self.step.strata, self.step.epsilon
+        places = np.zeros(len(epsilon), np.int64) if strata is None else strata
+        scale = np.where(epsilon > 0, epsilon, np.finfo(float).tiny)
+        searches = [ShareSearch() for _ in range(int(places.max()) + 1)]
         for _ in range(MOST_TRIES):
-            found = self.measure(share)
-            ratio = float((found.promised(confidence) / scale).max())
-            tried.append((share, ratio))
-            if ratio <= MOST and (best is None or share > best.share):
-                best = found
-            at_end = share == (LEAST_SHARE if ratio > MOST else 1.0)
-            if at_end or ENOUGH <= ratio <= MOST:
+            found = self.measure(np.array([search.share for search in searches])[places])
+            ratios = found.promised(confidence) / scale
+            for stratum, search in enumerate(searches):
+                search.note(float(ratios[places == stratum].max()))
+            if all(search.done for search in searches):
                 return found
-            share = _next_share(tried)
-            if any(share == old for old, _ in tried):
-                break
-        return self.measure(LEAST_SHARE) if best is None else best
+        return self.measure(np.array([search.settled() for search in searches])[places])
 
-    def measure(self, share: float) -> Judgement:
+    def measure(self, share: FloatArray) -> Judgement:
         """What `share` times epsilon, asked for on the rows of the step, comes to on held-out ones."""
         members = self.folds[0].scored.members
         pmf = np.empty((members.n_rows, len(self.step.grid.atoms)))
@@ -212,7 +209,7 @@ class Judge:
             n_fits=len(self.folds),
         )
 
-    def _policy(self, number: int, share: float) -> SoftmaxPolicy:
+    def _policy(self, number: int, share: FloatArray) -> SoftmaxPolicy:
         """Of the fit without a fold."""
         fold = self.folds[number]
         prior = self.step.group_prior if self.own_prior else fold.rows.group_mass()
@@ -225,14 +222,34 @@ class Judge:
         return step.policy(result.multipliers)
 
 
-def _next_share(tried: Sequence[tuple[float, float]]) -> float:
-    """Where the line through the last two reaches what is aimed at; its slope is about one."""
-    share, ratio = tried[-1]
-    slope = 1.0
-    if len(tried) > 1:
-        last_share, last_ratio = tried[-2]
-        slope = min(max((ratio - last_ratio) / (share - last_share), 0.4), 1.5)
-    return min(max(share + (AIM - ratio) / slope, LEAST_SHARE), 1.0)
+@dataclass(slots=True)
+class ShareSearch:
+    """The largest share of epsilon, asked for on the rows, that promises no more than epsilon."""
+
+    share: float = FIRST_SHARE  # to be tried next
+    done: bool = False
+    tried: list[tuple[float, float]] = field(default_factory=list)  # with its promise, in epsilons
+
+    def note(self, ratio: float) -> None:
+        """Take what the share promises over epsilon, and move on along the line through the last two.
+
+        Distances grow about one to one with the tolerance.
+        """
+        if self.done:
+            return
+        slope = 1.0
+        if self.tried:
+            last_share, last_ratio = self.tried[-1]
+            slope = min(max((ratio - last_ratio) / (self.share - last_share), 0.4), 1.5)
+        self.tried.append((self.share, ratio))
+        at_end = self.share == (LEAST_SHARE if ratio > MOST else 1.0)
+        self.done = at_end or ENOUGH <= ratio <= MOST
+        if not self.done:
+            self.share = min(max(self.share + (AIM - ratio) / slope, LEAST_SHARE), 1.0)
+
+    def settled(self) -> float:
+        """The largest that was found to do, or the least there is."""
+        return max((share for share, ratio in self.tried if ratio <= MOST), default=LEAST_SHARE)
 
 
 def fold_known_rows(rows: Rows, known: FloatArray, seed: int) -> list[JudgedFold]:
@@ -259,7 +276,8 @@ def _rows_needed(found: Judgement, epsilon: FloatArray, confidence: float | None
     if not beyond.any() or (stays[beyond] >= epsilon[beyond]).any():
         return None
     factor = (promised[beyond] - stays[beyond]) / (epsilon[beyond] - stays[beyond])
-    return int(np.ceil(n_rows * (factor**2).max()))
+    times = float((factor**2).max())
+    return int(np.ceil(n_rows * times)) if times <= MOST_TIMES else None
 
 
 def chance_shown(step: ParityStep, pmf: FloatArray, members: Membership) -> FloatArray:

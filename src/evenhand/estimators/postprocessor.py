@@ -347,7 +347,7 @@ class ParityPostprocessor(PartialFit):
         problem: DualProblem,
         result: SolverResult,
         groups: Labels,
-        promise: Promise | None,
+        promise: Promise | None = None,
         **others: Any,
     ) -> Self:
         """Become the model of a solved problem, all at once."""

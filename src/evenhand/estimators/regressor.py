@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_array, column_or_1d
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels, check_levels, check_scores
 from evenhand.dual.costs import make_cost
-from evenhand.dual.grid import automatic_bounds
+from evenhand.dual.grid import automatic_bounds, range_without_outliers
 from evenhand.dual.parity import ParityNotion
 from evenhand.estimators.base import ParityEstimator
 from evenhand.estimators.draws import RandomState
@@ -217,7 +217,9 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
 
     def _outcome_to_mend(self, data: Labelled) -> AnyArray | None:
         # The maps foretell means; the scores of other costs are to be medians, quantiles or the like.
-        return super()._outcome_to_mend(data) if make_cost(self.cost).scores_are_means else None
+        if not make_cost(self.cost).scores_are_means:
+            return None
+        return np.clip(data.y, *range_without_outliers(data.y))  # else the maps would bend to these alone
 
     def _scores(self, estimator: Any, X: Any, classes: Labels | None) -> FloatArray:
         scores = np.asarray(estimator.predict(X), dtype=np.float64)
