@@ -86,14 +86,17 @@ class Promise(Stored):
         return self.summary() if self.kept else f"{self.summary()} {self.shortfall(remedies)}"
 
     def summary(self) -> str:
-        """Asked for, expected, the bound where there is one, and what was measured beside chance."""
+        """Asked for, expected, the bound where there is one, and what was measured beside chance.
+
+        Two digits of an estimate: it is not known to more.
+        """
         worst = self.worst
         return (
-            f"Asked for {self.epsilon[worst]:.4g}: new people are expected to see {self.expected[worst]:.3g} "
+            f"Asked for {self.epsilon[worst]:.4g}: new people are expected to see {self.expected[worst]:.2g} "
             f"(group {self._name(worst)}){self._limit_text(worst)}. "
             f"{_spaced(self.n_rows)} {'rows set aside' if self.proved else 'rows, cross-fitted,'} show "
-            f"{self.measured[worst]:.3g} between the true groups, where chance alone would show "
-            f"{self.chance[worst]:.3g}."
+            f"{self.measured[worst]:.2g} between the true groups, where chance alone would show "
+            f"{self.chance[worst]:.2g}."
         )
 
     def _name(self, place: int) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from evenhand._utils.labels import label_text
+from evenhand._utils.typing import FloatArray
 from evenhand.cli import options as opt
 from evenhand.cli.errors import ExitCode
 from evenhand.cli.models import label_cell, load_model, model_kinds
@@ -52,14 +53,19 @@ def show_groups(model: Any, found: dict[str, Any], terminal: Terminal) -> None:
         "asked": model.postprocessor_.epsilon_,
     }
     if promise is not None:
-        columns["expected for new people"] = promise.expected
+        columns["expected for new people"] = _two_digits(promise.expected)
         if promise.bound is not None:
             how = "proved" if promise.proved else "at most"
             columns[f"{how}, confidence {promise.confidence:g}"] = promise.bound
-        columns |= {"rows show": promise.measured, "chance": promise.chance}
+        columns |= {"rows show": _two_digits(promise.measured), "chance": _two_digits(promise.chance)}
     columns["on the rows of the fit"] = certificate.violation
     terminal.table(list(columns), list(zip(*columns.values(), strict=True)))
     terminal.say("Nothing is promised to new people." if promise is None else str(promise))
+
+
+def _two_digits(values: FloatArray) -> list[str]:
+    """Estimates, which are not known to more."""
+    return [f"{value:.2g}" for value in values]
 
 
 def describe(model: Any) -> dict[str, Any]:
