@@ -159,9 +159,7 @@ def test_the_warning_names_only_what_the_model_has_not_done_yet(settings, told, 
 
 
 def test_a_fit_that_cannot_promise_warns_where_the_user_called_it(rows):
-    with pytest.warns(
-        PromiseWarning, match=r"0\.001 cannot be promised .* rows with a known group"
-    ) as caught:
+    with pytest.warns(PromiseWarning, match=r"0\.001 cannot be promised") as caught:
         fitted(rows[0], epsilon=0.001)
     (warning,) = (each for each in caught if each.category is PromiseWarning)
     assert warning.filename == __file__
