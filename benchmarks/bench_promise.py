@@ -3,7 +3,9 @@
 Three populations of eight features: one where the linear models are right, one where they are mildly wrong,
 one of five groups, of which one has 5 % of the rows. Each fit is asked for several tolerances, on average
 (the default) and with confidence 0.9. A cell is `mean distance / epsilon`, of the fits without a warning, and
-the share of these beyond epsilon; in brackets the share of the fits that warn.
+the share of these beyond epsilon; in brackets the share of the fits that warn. The risk is compared, epsilon
+by epsilon, with the frontier of what the library did before (epsilon on the rows of the fit, no joint
+calibration) at the same fresh distance, where that reaches it.
 
     python -m benchmarks.bench_promise --models linear boosted --sizes 300 1000 --fits 20
 
@@ -14,7 +16,7 @@ import argparse
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -35,6 +37,7 @@ EPSILONS = (0.02, 0.05, 0.1)
 CONFIDENCES = ("average", 0.9)
 FRONTIER = (0.001, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15)
 N_FRESH = 200_000
+N_TODAY = 6  # fits that are compared with what was before
 NOISE = 0.6  # spread of the outcome around its mean
 OUTCOME = np.array([0.45, -0.3, 0.25, 0.15, 0.0, 0.0, 0.1, 0.0])
 GROUP = np.array([0.9, -0.6, 0.4, 0.0, 0.4, -0.25, 0.0, 0.15])
@@ -98,52 +101,45 @@ class Fit:
 
     cell: tuple  # what was fitted: population, models, rows, notion
     epsilon: float
-    confidence: Any
+    confidence: Any  # "today": epsilon on the rows of the fit, and no joint calibration
     distance: float
     warned: bool
     risk: float
-    todays_risk: float  # of the frontier at the same distance, without the promise; nan where beyond it
 
 
 def fit_once(kind: str, name: str, n_rows: int, notion: str, seed: int) -> list[Fit]:
-    """All tolerances on the same models, which are learned once with the new ways and once without."""
+    """All tolerances on the same models, for new people; of a few seeds also as it was before."""
     sample, fresh = draw(kind, n_rows, seed + 1), draw(kind, N_FRESH, 1_000_000)
     model, target, fresh_target = _model(notion, name, sample, fresh)
     cell = (kind, name, n_rows, notion)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        learned = model._learn(sample.features, target, sample.groups)
-    scored, unit = _fresh_rows(model, learned, fresh, fresh_target)
+    asked = [("average", EPSILONS), (0.9, EPSILONS)]
+    ways = [({"confidence": "average"}, asked)]
+    if seed < N_TODAY:
+        ways.append(({"confidence": None, "calibration": None}, [("today", FRONTIER)]))
     found = []
-    for epsilon, confidence in product(EPSILONS, CONFIDENCES):
-        model.set_params(epsilon=epsilon * unit, confidence=confidence)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            step = model._postprocessor(learned.cells)._fit_rows(learned.rows, folds=learned.folds)
-        warned = any(issubclass(each.category, PromiseWarning) for each in caught)
-        measures = scored.measure(step.policy_)
-        distance = measures.largest(_metric(notion)) / unit
-        found.append(Fit(cell, epsilon, confidence, distance, warned, measures.risk, np.nan))
-    return _with_todays_risk(found, model, sample, fresh, target, fresh_target, unit)
+    for settings, wanted in ways:
+        model.set_params(**settings)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            learned = model._learn(sample.features, target, sample.groups)
+        scored, unit = _fresh_rows(model, learned, fresh, fresh_target)
+        for confidence, epsilons in wanted:
+            for epsilon in epsilons:
+                level = None if confidence == "today" else confidence
+                model.set_params(epsilon=epsilon * unit, confidence=level)
+                step, warned = _solve(model, learned)
+                measures = scored.measure(step.policy_)
+                distance = measures.largest(_metric(notion)) / unit
+                found.append(Fit(cell, epsilon, confidence, distance, warned, measures.risk))
+    return found
 
 
-def _with_todays_risk(found, model, sample, fresh, target, fresh_target, unit) -> list[Fit]:
-    """Beside each risk that of the frontier without the promise, at the same fresh distance."""
-    notion = found[0].cell[3]
-    model.set_params(confidence=None, calibration=None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        learned = model._learn(sample.features, target, sample.groups)
-        scored, _ = _fresh_rows(model, learned, fresh, fresh_target)
-        points = []
-        for epsilon in FRONTIER:
-            model.set_params(epsilon=epsilon * unit)
-            step = model._postprocessor(learned.cells)._fit_rows(learned.rows)
-            measures = scored.measure(step.policy_)
-            points.append((measures.largest(_metric(notion)) / unit, measures.risk))
-    distances, risks = np.array(sorted(points)).T
-    at = [np.interp(fit.distance, distances, risks, left=np.nan, right=np.nan) for fit in found]
-    return [replace(fit, todays_risk=float(risk)) for fit, risk in zip(found, at, strict=True)]
+def _solve(model, learned) -> tuple[Any, bool]:
+    """The parity step, and whether it warned that its promise is not kept."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        step = model._postprocessor(learned.cells)._fit_rows(learned.rows, folds=learned.folds)
+    return step, any(issubclass(each.category, PromiseWarning) for each in caught)
 
 
 def _model(notion: str, name: str, sample: Sample, fresh: Sample) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -191,13 +187,37 @@ def report(found: list[Fit]) -> None:
     for confidence in CONFIDENCES:
         print(f"\nconfidence = {confidence!r}: distance / epsilon without a warning (beyond it) [warned]")
         head = "".join(f"{f'epsilon {epsilon}':>26}" for epsilon in EPSILONS)
-        print(f"{'population, models, rows, notion':<46}{head}   risk / today's")
+        print(
+            f"{'population, models, rows, notion':<46}{head}   risk / today's, for each epsilon (-: beyond today's reach)"
+        )
         for cell in dict.fromkeys(fit.cell for fit in found):
             of_cell = [fit for fit in found if fit.cell == cell and fit.confidence == confidence]
             columns = [_column([fit for fit in of_cell if fit.epsilon == epsilon]) for epsilon in EPSILONS]
-            ratios = [fit.risk / fit.todays_risk for fit in of_cell if np.isfinite(fit.todays_risk)]
-            risk = f"{np.mean(ratios):.3f} ({len(ratios)})" if ratios else "beyond it"
-            print(f"{', '.join(map(str, cell)):<46}{''.join(columns)}   {risk}", flush=True)
+            print(f"{', '.join(map(str, cell)):<46}{''.join(columns)}   {_risk_ratio(found, cell, of_cell)}")
+    print(end="", flush=True)
+
+
+def _risk_ratio(found: list[Fit], cell: tuple, of_cell: list[Fit]) -> str:
+    """Mean risk over that of today's mean frontier at the same mean distance, for each epsilon."""
+    n_today = sum(fit.cell == cell and fit.confidence == "today" for fit in found) // len(FRONTIER)
+    if not n_today:
+        return ""
+    curve = np.array(sorted(_mean(found, cell, "today", epsilon, n_today) for epsilon in FRONTIER))
+    ratios = []
+    for epsilon in EPSILONS:
+        distance, risk = _mean(of_cell, cell, of_cell[0].confidence, epsilon, n_today)
+        there = np.interp(distance, *curve.T, left=np.nan, right=np.nan)
+        ratios.append("  -  " if np.isnan(there) else f"{risk / there:.3f}")
+    return " ".join(ratios)
+
+
+def _mean(
+    found: list[Fit], cell: tuple, confidence: Any, epsilon: float, n_first: int
+) -> tuple[float, float]:
+    """Mean distance and mean risk of the first fits."""
+    those = [fit for fit in found if (fit.cell, fit.confidence, fit.epsilon) == (cell, confidence, epsilon)]
+    first = those[:n_first]
+    return float(np.mean([fit.distance for fit in first])), float(np.mean([fit.risk for fit in first]))
 
 
 def _column(of_cell: list[Fit]) -> str:

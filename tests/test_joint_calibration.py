@@ -20,6 +20,18 @@ def two_parts(n_rows):
     return np.array_split(np.random.default_rng(5).permutation(n_rows), 2)
 
 
+def cross_fit(inputs, target, said, weights=None):
+    """The map, or None, and what maps that were fitted without the row say of it."""
+    folds = two_parts(len(inputs))
+    fit = JointRows.of(inputs, weights).cross_fit(target, said, folds)
+    if fit is None:
+        return None, said
+    held_out = np.empty_like(said)
+    for fold, without in zip(folds, fit.without, strict=True):
+        held_out[fold] = without(inputs[fold])
+    return fit.calibrator, held_out
+
+
 # ---- logistic regression ----
 
 
@@ -62,10 +74,10 @@ def test_separable_classes_and_rows_of_any_size_come_to_an_end():
 def test_a_map_finds_the_outcome_and_the_group_given_both():
     u, v, truth, group_truth, y, group = both_wrong(40_000, 0, lambda u, v: u + 0.5 * v - 0.4 * u * v)
     scores, tau = table(expit(u)), table(expit(v))
-    rows = JointRows.of(joint_inputs(scores, [tau]), two_parts(len(u)))
+    inputs = joint_inputs(scores, [tau])
     for target, said, wanted in ((y, scores, truth), (group, tau, group_truth)):
-        calibrator, held_out = rows.cross_fit(target.astype(int), said)
-        for found in (held_out, calibrator(rows.inputs)):
+        calibrator, held_out = cross_fit(inputs, target.astype(int), said)
+        for found in (held_out, calibrator(inputs)):
             # nine coefficients: the error of a probability is about sqrt(9 / n) times its spread
             assert np.sqrt(np.mean((found[:, 1] - wanted) ** 2)) < 4 * 0.5 * np.sqrt(9 / 20_000)
         assert np.abs(said[:, 1] - wanted).mean() > 0.05
@@ -74,10 +86,10 @@ def test_a_map_finds_the_outcome_and_the_group_given_both():
 def test_a_map_of_numbers_adds_what_the_score_lacks():
     u, v, *_ = both_wrong(20_000, 1)
     y = 3.0 * u + v - 0.3 * v**3 + np.random.default_rng(2).normal(size=len(u))
-    rows = JointRows.of(joint_inputs(3.0 * u, [table(expit(v))]), two_parts(len(u)))
-    calibrator, held_out = rows.cross_fit(y, 3.0 * u)
+    inputs = joint_inputs(3.0 * u, [table(expit(v))])
+    calibrator, held_out = cross_fit(inputs, y, 3.0 * u)
     assert calibrator.link == "shift"
-    for found in (held_out, calibrator(rows.inputs)):
+    for found in (held_out, calibrator(inputs)):
         assert np.sqrt(np.mean((found - 3.0 * u - v + 0.3 * v**3) ** 2)) < 4 * np.sqrt(9 / 10_000)
 
 
@@ -92,7 +104,7 @@ def test_many_classes_and_several_attributes_are_mended_together(n_classes):
     codes = (rng.random((30_000, 1)) > truth.cumsum(axis=1)[:, :-1]).sum(axis=1)
     said = softmax(logits, axis=1)
     inputs = joint_inputs(said, [table(expit(v)), table(expit(w))])
-    calibrator, held_out = JointRows.of(inputs, two_parts(30_000)).cross_fit(codes, said)
+    calibrator, held_out = cross_fit(inputs, codes, said)
     assert inputs.shape[1] == n_classes + 1
     assert np.abs(said - truth).mean() > 0.1
     assert np.abs(held_out - truth).mean() < 0.02
@@ -106,8 +118,7 @@ def test_what_is_exact_is_left_alone_or_hardly_moved():
         u, v = rng.normal(size=(2, 600))
         truth = table(expit(1.5 * u))
         codes = (rng.random(600) < truth[:, 1]).astype(int)
-        rows = JointRows.of(joint_inputs(truth, [table(expit(v))]), two_parts(600))
-        calibrator, held_out = rows.cross_fit(codes, truth)
+        calibrator, held_out = cross_fit(joint_inputs(truth, [table(expit(v))]), codes, truth)
         left.append(calibrator is None)
         harm.append(np.mean((held_out - truth) ** 2))
         if calibrator is None:
@@ -120,11 +131,11 @@ def test_what_is_exact_is_left_alone_or_hardly_moved():
 def test_few_rows_are_too_few(n_rows):
     rng = np.random.default_rng(n_rows)
     proba = rng.uniform(0.1, 0.9, n_rows)
-    rows = JointRows.of(joint_inputs(table(proba), [table(proba[::-1])]), two_parts(n_rows))
+    inputs = joint_inputs(table(proba), [table(proba[::-1])])
     codes = (rng.random(n_rows) < proba).astype(int)
-    assert rows.cross_fit(codes, table(proba))[0] is None
-    only_one = np.r_[1, np.zeros(n_rows - 1, int)]  # a half is without it
-    assert rows.cross_fit(only_one, table(proba))[0] is None
+    assert cross_fit(inputs, codes, table(proba))[0] is None
+    only_one = np.r_[1, np.zeros(n_rows - 1, int)]  # a fold is without it
+    assert cross_fit(inputs, only_one, table(proba))[0] is None
 
 
 @pytest.mark.parametrize("n_rows", [30, 100, 300])
@@ -135,22 +146,24 @@ def test_exact_models_of_few_rows_seldom_get_a_map(n_rows):
         u, v = rng.normal(size=(2, n_rows))
         truth = table(expit(1.5 * u))
         codes = (rng.random(n_rows) < truth[:, 1]).astype(int)
-        rows = JointRows.of(joint_inputs(truth, [table(expit(v))]), two_parts(n_rows))
-        kept += rows.cross_fit(codes, truth)[0] is not None
+        kept += cross_fit(joint_inputs(truth, [table(expit(v))]), codes, truth)[0] is not None
     assert kept <= 6  # 12 without a margin
 
 
-def test_parts_of_one_row_are_dealt_evenly():
-    rows = JointRows.of(joint_inputs(np.arange(11.0), []), [np.array([row]) for row in range(11)])
-    assert rows.middle == 5
-    assert sorted(rows.order) == list(range(11))
+def test_a_far_outlier_moves_no_other_row():
+    u, v, *_ = both_wrong(2_000, 3)
+    inputs = joint_inputs(u, [table(expit(v))])
+    wild = np.vstack([inputs, [1e12, 0.0]])
+    plain, _ = cross_fit(inputs, u + v, u)
+    beside = JointRows.of(wild).fit(np.append(u + v, 0.0), np.append(u, 0.0))
+    np.testing.assert_allclose(beside(inputs), plain(inputs), atol=0.02)
 
 
 def test_a_model_of_very_many_groups_gets_no_map():
     rng = np.random.default_rng(0)
     said = rng.dirichlet(np.ones(40), 4_000)
-    rows = JointRows.of(joint_inputs(rng.normal(size=4_000), [said]), two_parts(4_000))
-    assert rows.cross_fit(rng.integers(40, size=4_000), said) == (None, said)
+    inputs = joint_inputs(rng.normal(size=4_000), [said])
+    assert cross_fit(inputs, rng.integers(40, size=4_000), said) == (None, said)
 
 
 def fitted_map(n_classes, n_rows=1_003):
@@ -160,13 +173,13 @@ def fitted_map(n_classes, n_rows=1_003):
     said = softmax(logits, axis=1)
     codes = (logits + np.outer(2 * v, np.arange(n_classes)) + rng.gumbel(size=logits.shape)).argmax(axis=1)
     inputs = joint_inputs(said, [table(expit(v))])
-    return JointRows.of(inputs, two_parts(n_rows)).cross_fit(codes, said)[0], inputs
+    return cross_fit(inputs, codes, said)[0], inputs
 
 
 def fitted_shift(n_rows=1_003):
     u, v, *_ = both_wrong(n_rows, 3)
     inputs = joint_inputs(u, [table(expit(v))])
-    return JointRows.of(inputs, two_parts(n_rows)).cross_fit(u + v, u)[0], inputs
+    return cross_fit(inputs, u + v, u)[0], inputs
 
 
 @pytest.mark.parametrize("make", [fitted_shift, *(lambda k=k: fitted_map(k) for k in (2, 3, 5))])
@@ -197,7 +210,7 @@ def test_a_weight_counts_like_as_many_rows_and_its_scale_does_not_count():
     inputs, said, codes = joint_inputs(table(expit(u)), [table(expit(v))]), table(expit(u)), y.astype(int)
 
     def fit(rows, weights):
-        return JointRows.of(inputs[rows], two_parts(len(rows)), weights).cross_fit(codes[rows], said[rows])[0]
+        return cross_fit(inputs[rows], codes[rows], said[rows], weights)[0]
 
     once = np.arange(len(u))
     weighted = fit(once, times)(inputs)
@@ -210,16 +223,21 @@ def test_a_weight_counts_like_as_many_rows_and_its_scale_does_not_count():
 @pytest.mark.parametrize(("n_inputs", "degree"), [(1, 3), (2, 3), (5, 3), (6, 2), (9, 2), (10, 1), (80, 1)])
 def test_the_terms_are_those_of_a_polynomial_whose_degree_keeps_them_few(n_inputs, degree):
     reference = PolynomialFeatures(degree, include_bias=False).fit(np.zeros((1, n_inputs)))
-    np.testing.assert_array_equal(_choose_powers(n_inputs), reference.powers_)
+    np.testing.assert_array_equal(_choose_powers(n_inputs, 10_000), reference.powers_)
+
+
+@pytest.mark.parametrize(("n_smallest", "degree"), [(10, 1), (239, 1), (240, 2), (399, 2), (400, 3)])
+def test_a_small_group_lowers_the_degree(n_smallest, degree):
+    assert _choose_powers(2, n_smallest).sum(axis=1).max() == degree  # 3, 6 or 10 terms, 40 rows for each
 
 
 def test_zeros_ones_and_constants_are_taken():
     said = np.eye(2)[np.arange(200) % 2]
     codes = np.where(np.arange(200) % 7 == 0, 1, np.arange(200) % 2)
-    rows = JointRows.of(joint_inputs(said, [np.full((200, 3), 1 / 3)]), two_parts(200))
-    calibrator, held_out = rows.cross_fit(codes, said)
+    inputs = joint_inputs(said, [np.full((200, 3), 1 / 3)])
+    calibrator, held_out = cross_fit(inputs, codes, said)
     assert np.isfinite(held_out).all()
-    assert calibrator(rows.inputs)[0, 1] == pytest.approx(codes[::2].mean(), abs=0.03)
+    assert calibrator(inputs)[0, 1] == pytest.approx(codes[::2].mean(), abs=0.03)
 
 
 def test_rounding_of_a_constant_score_is_no_signal():
@@ -228,7 +246,7 @@ def test_rounding_of_a_constant_score_is_no_signal():
     codes = (rng.random(4_000) < expit(v)).astype(int)
     scores = 100.0 + np.spacing(100.0) * rng.integers(-1, 2, 4_000)
     inputs = joint_inputs(scores, [table(expit(v))])
-    calibrator, _ = JointRows.of(inputs, two_parts(4_000)).cross_fit(codes, np.full((4_000, 2), 0.5))
+    calibrator, _ = cross_fit(inputs, codes, np.full((4_000, 2), 0.5))
     moved = np.column_stack([np.nextafter(inputs[:, 0], 0), inputs[:, 1]])
     np.testing.assert_array_equal(calibrator(moved), calibrator(inputs))
 

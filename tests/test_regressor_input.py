@@ -98,19 +98,23 @@ def test_wild_targets_are_pointed_out_and_a_robust_model_keeps_them_out(data):
     np.testing.assert_allclose(robust.predict_mean(data.data), plain.predict_mean(data.data), atol=0.02)
 
 
-def test_a_wild_score_is_clipped_and_counted_and_spoils_nothing_else(data, fitted):
+@pytest.mark.parametrize(("calibration", "shift"), [(None, 0.002), ("joint", 0.01)])  # a map sees its edge
+def test_a_wild_score_is_clipped_and_counted_and_spoils_nothing_else(data, calibration, shift):
     class OneWild(LinearRegression):
         def predict(self, X):
             return np.where(X[:, 0] == data.data[7, 0], 1e12, super().predict(X))
 
-    model = ParityRegressor(OneWild(), LogisticRegression())
+    model = ParityRegressor(OneWild(), LogisticRegression(), calibration=calibration, confidence=None)
+    fitted = clone(model).set_params(estimator=LinearRegression())
+    fitted.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    assert (fitted.outcome_calibrator_ is None) == (calibration is None)
     with pytest.warns(ClippingWarning, match="1 of 1500 scores"):
         model.fit(data.data, data.target, sensitive_features=data.sensitive_features)
     assert model.postprocessor_.n_clipped_ == 1
     others = np.arange(1500) != 7
     moved = np.abs(model.predict_mean(data.data[others]) - fitted.predict_mean(data.data[others]))
-    assert moved.mean() < 0.002
-    assert moved.max() < 0.1  # a few rows change from one atom to the next
+    assert moved.mean() < shift
+    assert np.quantile(moved, 0.99) < 0.1  # a few rows change from one atom to the next
 
 
 def test_a_classifier_that_came_fitted_is_matched_by_label_and_never_by_position(data):

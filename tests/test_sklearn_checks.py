@@ -18,7 +18,7 @@ EXPECTED_OF_CLASSIFIERS = EXPECTED_FAILURES | {
     "check_classifiers_train(readonly_memmap=True)": DRAWN,
     "check_classifiers_train(readonly_memmap=True,X_dtype=float32)": DRAWN,
 }
-SETTINGS = {"beta": 1000.0, "atoms": 51, "min_group_size": 1}
+SETTINGS = {"beta": 1000.0, "atoms": 51, "min_group_size": 1, "confidence": None}  # folds are of rows, too
 
 
 class SelfGrouped(ParityRegressor):
@@ -68,6 +68,8 @@ def expected_failures(model):
         SelfGrouped(LinearRegression(), LogisticRegression(), parity="w1", epsilon=0.05, **SETTINGS),
         SelfGrouped(min_group_size=1),
         SelfGrouped(calibration="joint", min_group_size=1),
+        SelfGrouped(confidence=0.9, min_group_size=1),
+        SelfGrouped(confidence=None, min_group_size=1),
         SelfGroupedClassifier(
             LogisticRegression(max_iter=1000), LogisticRegression(), epsilon=1.0, beta=1e5, min_group_size=1
         ),

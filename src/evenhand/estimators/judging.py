@@ -39,8 +39,7 @@ N_FOLDS = 5  # of rows that come scored
 PRECISION = 0.01  # of a fit that is only measured, as a share of epsilon
 N_DRAWS = 100  # of the noise: its size is then known to 3 %
 NOISE_SHARE = 0.75  # of the noise that is taken off
-# Five fits may happen to agree, and noise to hide what is there: neither is believed below shares of it.
-LEAST_OVERFIT, LEAST_EXPECTED = 0.5, 0.8
+LEAST_OVERFIT = 0.5  # share of the noise: a few fits may happen to agree
 FIRST_SHARE = 0.8  # of epsilon that is tried first
 LEAST_SHARE = 0.05  # of epsilon: less costs risk, and hardly any distance
 # Shares of epsilon that are promised: the most, what is aimed at, and where to stop. The models of all rows
@@ -118,9 +117,9 @@ class Judgement:
 
     @property
     def expected(self) -> FloatArray:
-        """Distance for new people, on average."""
+        """Distance for new people, on average; never less than chance would hide on these rows."""
         overfit = np.maximum(self.overfit, LEAST_OVERFIT * self.noise)
-        return np.maximum(np.hypot(self.systematic, overfit), LEAST_EXPECTED * self.noise)
+        return np.maximum(np.hypot(self.systematic, overfit), self.noise)
 
     def bound(self, confidence: float | None) -> FloatArray | None:
         """What the distance stays below with that confidence.

@@ -13,6 +13,7 @@ import numpy as np
 from evenhand._utils.labels import Groups
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand.calibration import CALIBRATIONS, JointCalibrator, JointRows, joint_inputs
+from evenhand.dual.grid import range_without_outliers
 from evenhand.estimators.group_model import GroupModel
 from evenhand.estimators.judging import JudgedRows
 from evenhand.estimators.nuisances import Fold
@@ -83,7 +84,12 @@ def fit_recalibration(
     smallest = min([n_rows, *(int(groups.sizes().min()) for groups in targets)])
     some = None if weights is None else weights[places]
     rows = JointRows.of(outputs.take(places).inputs(), some, smallest)
-    wanted = [] if outcome is None else [(outcome, outputs.scores)]
+    wanted: list[tuple[AnyArray, FloatArray]] = []
+    if outcome is not None:
+        scores = outputs.scores
+        if scores.ndim == 1:  # one that is far off would be all that a map sees
+            scores = np.clip(scores, *range_without_outliers(scores))
+        wanted.append((outcome, scores))
     wanted += [(groups.codes, proba) for groups, proba in zip(targets, outputs.modelled, strict=True)]
     fits = [rows.cross_fit(target[places], said[places], judged.folds) for target, said in wanted]
     maps = [None if fit is None else fit.calibrator for fit in fits]

@@ -56,24 +56,17 @@ def gather(
     postprocessor = step_of(model)
     notion = find_parity(postprocessor.parity)
     before = rows.measure_scores(postprocessor.policy_, ["ks", notion])
+    chance = measure_chance(postprocessor.policy_, rows, notion)
     own = _own(postprocessor, rows)
     if frontier is None:
         others, note = _other_tolerances(postprocessor, rows, n_tolerances)
     else:
         others, note = _from_frontier(frontier, _read(frontier.models[0], seen, known), own)
-    if others:
-        note = f"{tolerance_sentence(postprocessor.epsilon_, postprocessor.tolerance_)}{note}"
     path = sorted([*others, own], key=lambda each: each.epsilon)
-    groups, within = _groups(rows, postprocessor), rows.members.strata is not None
-    measures = [before, *(each.measures for each in path)]
-    charts = _Charts.of(groups, notion, measures, getattr(model, "classes_", None))
-    tolerances = tuple(
-        charts.effects(each.measures, epsilon=each.epsilon, fitted=each.fitted, converged=each.converged)
-        for each in path
-    )
-    promise = tell_promise(model, within=within)
+    groups, classes = _groups(rows, postprocessor), getattr(model, "classes_", None)
+    charts = _Charts.of(groups, notion, [before, *(each.measures for each in path)], classes)
+    promise = tell_promise(model, within=rows.members.strata is not None)
     held_out = prove_held_out(postprocessor, rows, _epsilon_of(rows, postprocessor))
-    chance = measure_chance(postprocessor.policy_, rows, notion)
     return Facts(
         title=title or "Parity report",
         made=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -83,15 +76,15 @@ def gather(
         charted=tuple(charts.charted.tolist()),
         scale=charts.scale,
         before=charts.effects(before, epsilon=None, fitted=False, converged=True),
-        tolerances=tolerances,
+        tolerances=tuple(map(charts.tolerance, path)),
         own=path.index(own),
-        path_note=note,
-        outlook=make_outlook(groups, tolerances[path.index(own)], chance, promise, held_out),
+        path_note=_path_note(postprocessor, note) if others else note,
+        outlook=make_outlook(groups, own.measures.distances(notion), chance, promise, held_out),
         promise=promise,
         held_out=held_out,
         optimisation=prove_optimisation(model, rows),
         calibration=prove_calibration(model, postprocessor, rows),
-        data=summarise(X, rows, getattr(model, "classes_", None)),
+        data=summarise(X, rows, classes),
         settings=_settings(model, postprocessor, rows),
         versions=_versions(),
     )
@@ -123,6 +116,12 @@ class _Charts:
         atoms = measures[0].spread.points
         assert atoms is not None
         return cls(metric, judged, charted, strata, atoms, make_scale(atoms, curves, classes))
+
+    def tolerance(self, stage: Tolerance) -> Effects:
+        """One position of the slider."""
+        return self.effects(
+            stage.measures, epsilon=stage.epsilon, fitted=stage.fitted, converged=stage.converged
+        )
 
     def effects(self, measures: Measures, **of: Any) -> Effects:
         """One set of predictions."""
@@ -215,6 +214,10 @@ def _other_tolerances(
         f"{size:,} of these rows and measured on the other half, then the other way round, so that no row "
         f"judges what it had a part in.{shares}"
     )
+
+
+def _path_note(postprocessor: ParityPostprocessor, note: str) -> str:
+    return tolerance_sentence(postprocessor.epsilon_, postprocessor.tolerance_) + note
 
 
 def _from_frontier(frontier: Frontier, rows: ScoredRows, own: Tolerance) -> tuple[list[Tolerance], str]:

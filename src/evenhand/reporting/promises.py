@@ -10,7 +10,7 @@ from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.evaluation.heldout import Model
 from evenhand.metrics import ScoredRows
 from evenhand.metrics.distances import find_distance
-from evenhand.reporting.facts import Effects, Group, Outlook, Proof
+from evenhand.reporting.facts import Group, Outlook, Proof
 from evenhand.reporting.words import promise_sentences
 
 N_DRAWS = 100  # of random groups
@@ -28,7 +28,7 @@ def tell_promise(model: Model, *, within: bool) -> Proof:
 
 
 def make_outlook(
-    groups: tuple[Group, ...], after: Effects, chance: FloatArray, promise: Proof, held_out: Proof
+    groups: tuple[Group, ...], shown: FloatArray, chance: FloatArray, promise: Proof, held_out: Proof
 ) -> tuple[Outlook, ...]:
     """A line for each group of the rows; what is not known of it is None."""
     expected, bound = _by_name(promise, "expected"), _by_name(promise, "bound")
@@ -41,7 +41,7 @@ def make_outlook(
             expected=expected.get(group.name),
             bound=bound.get(group.name),
             proved=proved.get(group.name),
-            shown=float(after.gap[place]),
+            shown=float(shown[place]),
             chance=float(chance[place]),
         )
         for place, group in enumerate(groups)
