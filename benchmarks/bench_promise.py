@@ -187,9 +187,7 @@ def report(found: list[Fit]) -> None:
     for confidence in CONFIDENCES:
         print(f"\nconfidence = {confidence!r}: distance / epsilon without a warning (beyond it) [warned]")
         head = "".join(f"{f'epsilon {epsilon}':>26}" for epsilon in EPSILONS)
-        print(
-            f"{'population, models, rows, notion':<46}{head}   risk / today's, for each epsilon (-: beyond today's reach)"
-        )
+        print(f"{'population, models, rows, notion':<46}{head}   risk / today's")
         for cell in dict.fromkeys(fit.cell for fit in found):
             of_cell = [fit for fit in found if fit.cell == cell and fit.confidence == confidence]
             columns = [_column([fit for fit in of_cell if fit.epsilon == epsilon]) for epsilon in EPSILONS]
