@@ -10,8 +10,8 @@ known. Held-out rows of all folds together show the distance of the true groups,
   way, so that over all folds it cancels. It is seen where the fits without each fold are compared on the
   same rows: their differences, scaled as in the jackknife, are of the size of what new people will see.
 
-So a group's distance for new people is about `sqrt(V^2 + overfit^2)`, `V^2 = measured^2 - noise^2`. Of the
-noise three quarters are taken off: a part of it is fitted by the models, and so not there.
+So a group's distance for new people is about `sqrt(V^2 + overfit^2)`, `V^2 = measured^2 - 0.6 noise^2`. Not
+all of the noise is taken off: a part of it is fitted by the models, and so not in what was measured.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ LEAST_OF_GROUP = 200  # rows of the smallest group, where it has them
 N_FOLDS = 5  # of rows that come scored
 PRECISION = 0.02  # of a fit that is only measured, as a share of epsilon
 N_DRAWS = 100  # of the noise: its size is then known to 3 %
-NOISE_SHARE = 0.75  # of the noise that is taken off
+NOISE_SHARE = 0.6  # of the squared noise that is taken off
 LEAST_OVERFIT = 0.5  # share of the noise: a few fits may happen to agree
 FIRST_SHARE = 0.8  # of epsilon that is tried first
 LEAST_SHARE = 0.05  # of epsilon: less costs risk, and hardly any distance
