@@ -10,8 +10,8 @@ known. Held-out rows of all folds together show the distance of the true groups,
   way, so that over all folds it cancels. It is seen where the fits without each fold are compared on the
   same rows: their differences, scaled as in the jackknife, are of the size of what new people will see.
 
-So a group's distance for new people is about `sqrt(V^2 + overfit^2)`, `V^2 = measured^2 - noise^2`. Of the
-noise three quarters are taken off: a part of it is fitted by the models, and so not there.
+So a group's distance for new people is about `sqrt(V^2 + overfit^2)`, `V^2 = measured^2 - 0.6 noise^2`. Not
+all of the noise is taken off: a part of it is fitted by the models, and so not in what was measured.
 """
 
 from collections.abc import Sequence
@@ -36,15 +36,15 @@ AUTO, AVERAGE = "auto", "average"
 MOST_JUDGED = 20_000  # rows; on as many chance shows a distance of about .006
 LEAST_OF_GROUP = 200  # rows of the smallest group, where it has them
 N_FOLDS = 5  # of rows that come scored
-PRECISION = 0.01  # of a fit that is only measured, as a share of epsilon
+PRECISION = 0.02  # of a fit that is only measured, as a share of epsilon
 N_DRAWS = 100  # of the noise: its size is then known to 3 %
-NOISE_SHARE = 0.75  # of the noise that is taken off
+NOISE_SHARE = 0.6  # of the squared noise that is taken off
 LEAST_OVERFIT = 0.5  # share of the noise: a few fits may happen to agree
 FIRST_SHARE = 0.8  # of epsilon that is tried first
 LEAST_SHARE = 0.05  # of epsilon: less costs risk, and hardly any distance
 # Shares of epsilon that are promised: the most, what is aimed at, and where to stop. The models of all rows
 # differ from those of the folds, boosted trees so much that 3 % are kept back for it.
-MOST, AIM, ENOUGH = 0.97, 0.94, 0.91
+MOST, AIM, ENOUGH = 0.97, 0.93, 0.89
 MOST_TRIES = 4
 MOST_TIMES = 100.0  # as many rows are worth a word; with more, it is the models that are to be mended
 
@@ -174,14 +174,15 @@ class Judge:
         places = np.zeros(len(epsilon), np.int64) if strata is None else strata
         scale = np.where(epsilon > 0, epsilon, np.finfo(float).tiny)
         searches = [ShareSearch() for _ in range(int(places.max()) + 1)]
-        for _ in range(MOST_TRIES):
-            found = self.measure(np.array([search.share for search in searches])[places])
+        tried: dict[tuple[float, ...], Judgement] = {}
+        while len(tried) < MOST_TRIES and not all(search.done for search in searches):
+            shares = tuple(search.share for search in searches)
+            tried[shares] = found = self.measure(np.array(shares)[places])
             ratios = found.promised(confidence) / scale
             for stratum, search in enumerate(searches):
                 search.note(float(ratios[places == stratum].max()))
-            if all(search.done for search in searches):
-                return found
-        return self.measure(np.array([search.settled() for search in searches])[places])
+        shares = tuple(search.settled() for search in searches)
+        return tried[shares] if shares in tried else self.measure(np.array(shares)[places])
 
     def measure(self, share: FloatArray) -> Judgement:
         """What `share` times epsilon, asked for on the rows of the step, comes to on held-out ones."""
@@ -230,18 +231,22 @@ class ShareSearch:
     tried: list[tuple[float, float]] = field(default_factory=list)  # with its promise, in epsilons
 
     def note(self, ratio: float) -> None:
-        """Take what the share promises over epsilon, and move on along the line through the last two.
+        """Take what the share promises, in epsilons, and choose the next one.
 
-        Distances grow about one to one with the tolerance.
+        That is between the largest that does and the least that does not, on the line through both. As long
+        as all are on one side it is beyond them: a distance grows about one to one with its tolerance.
         """
         if self.done:
             return
-        slope = 1.0
-        if self.tried:
-            last_share, last_ratio = self.tried[-1]
-            slope = min(max((ratio - last_ratio) / (self.share - last_share), 0.4), 1.5)
         self.tried.append((self.share, ratio))
         at_end = self.share == (LEAST_SHARE if ratio > MOST else 1.0)
+        does = max((pair for pair in self.tried if pair[1] <= MOST), default=None)
+        fails = min((pair for pair in self.tried if pair[1] > MOST), default=None)
+        slope = 1.0
+        if does is not None and fails is not None:
+            self.share, ratio = does
+            slope = (fails[1] - ratio) / max(fails[0] - self.share, np.finfo(float).tiny)
+            at_end = at_end or fails[0] <= self.share
         self.done = at_end or ENOUGH <= ratio <= MOST
         if not self.done:
             self.share = min(max(self.share + (AIM - ratio) / slope, LEAST_SHARE), 1.0)

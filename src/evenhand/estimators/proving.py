@@ -64,16 +64,18 @@ def prove_tolerance(
         bound=found.upper[chosen],
         confidence=confidence,
         n_rows=members.n_rows,
-        rows_needed=_rows_needed(found, step.epsilon, members.n_rows),
+        rows_needed=_rows_needed(found, step.epsilon, shown[0], members.n_rows),
         proved=True,
         due_to_models=np.sqrt(np.maximum(measured**2 - chance**2, 0.0)),
         within=members.strata is not None,
     )
 
 
-def _rows_needed(found: SequenceCertificate, epsilon: FloatArray, n_rows: int) -> int | None:
-    """About how many would do: the width of a bound falls with the root of their number."""
-    width, room = found.upper[0] - found.estimate[0], epsilon - found.estimate[0]
-    if found.chosen is not None or (room <= 0).any():
+def _rows_needed(
+    found: SequenceCertificate, epsilon: FloatArray, chance: FloatArray, n_rows: int
+) -> int | None:
+    """About how many would do: what a bound adds to the truth falls with the root of their number."""
+    stays = np.sqrt(np.maximum(found.estimate[0] ** 2 - chance**2, 0.0))
+    if found.chosen is not None or (stays >= epsilon).any():
         return None
-    return int(np.ceil(n_rows * ((width / room) ** 2).max()))
+    return int(np.ceil(n_rows * (((found.upper[0] - stays) / (epsilon - stays)) ** 2).max()))
