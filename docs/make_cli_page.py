@@ -1,5 +1,7 @@
 """Run the commands of docs/cli.md in an empty folder, and write what they print into the page.
 
+The table of the demo goes into the README, too. Run it as
+
 python docs/make_cli_page.py
 """
 
@@ -12,6 +14,8 @@ import tempfile
 from pathlib import Path
 
 PAGE = Path(__file__).parent / "cli.md"
+README = PAGE.parents[1] / "README.md"
+TABLE = re.compile(r"  group    rows .*?(?=```|Largest)", re.DOTALL)  # the demo's, the first on both pages
 EXAMPLE = re.compile(r"```console\n\$ evenhand (?P<command>.*?)\n(?P<output>.*?)```", re.DOTALL)
 
 
@@ -19,6 +23,8 @@ def main() -> None:
     """Replace the output of every example."""
     with tempfile.TemporaryDirectory() as folder:
         PAGE.write_text(EXAMPLE.sub(lambda example: run(example["command"], folder), PAGE.read_text()))
+    table = next(TABLE.finditer(PAGE.read_text())).group()
+    README.write_text(TABLE.sub(lambda _: table, README.read_text(), count=1))
 
 
 def run(command: str, folder: str) -> str:
