@@ -169,9 +169,8 @@ class Judge:
         )
 
     def _find_tolerance(self, confidence: float | None) -> Judgement:
-        """The search of each stratum, whose tolerances are questions of their own, all at once."""
-        strata, epsilon = self.step.strata, self.step.epsilon
-        places = np.zeros(len(epsilon), np.int64) if strata is None else strata
+        """The searches of all groups at once."""
+        epsilon, places = self.step.epsilon, _searched_together(self.step)
         scale = np.where(epsilon > 0, epsilon, np.finfo(float).tiny)
         searches = [ShareSearch() for _ in range(int(places.max()) + 1)]
         tried: dict[tuple[float, ...], Judgement] = {}
@@ -179,8 +178,8 @@ class Judge:
             shares = tuple(search.share for search in searches)
             tried[shares] = found = self.measure(np.array(shares)[places])
             ratios = found.promised(confidence) / scale
-            for stratum, search in enumerate(searches):
-                search.note(float(ratios[places == stratum].max()))
+            for place, search in enumerate(searches):
+                search.note(float(ratios[places == place].max()))
         shares = tuple(search.settled() for search in searches)
         return tried[shares] if shares in tried else self.measure(np.array(shares)[places])
 
@@ -222,6 +221,15 @@ class Judge:
         return step.policy(result.multipliers)
 
 
+def _searched_together(step: ParityStep) -> IntArray:
+    """Which groups have one share of epsilon: two that have only each other, since their gaps are as one."""
+    strata = np.zeros(len(step.epsilon), np.int64) if step.strata is None else step.strata
+    pairs = np.bincount(strata)[strata] == 2
+    alone = len(strata) + np.arange(len(strata))
+    places: IntArray = np.unique(np.where(pairs, strata, alone), return_inverse=True)[1]
+    return places
+
+
 @dataclass(slots=True)
 class ShareSearch:
     """The largest share of epsilon, asked for on the rows, that promises no more than epsilon."""
@@ -236,8 +244,10 @@ class ShareSearch:
         That is between the largest that does and the least that does not, on the line through both. As long
         as all are on one side it is beyond them: a distance grows about one to one with its tolerance.
         """
-        if self.done:
+        if self.done and ratio <= 1.0:
             return
+        # another group's new tolerance may have spoiled this one
+        self.tried = [pair for pair in self.tried if pair[0] != self.share]
         self.tried.append((self.share, ratio))
         at_end = self.share == (LEAST_SHARE if ratio > MOST else 1.0)
         does = max((pair for pair in self.tried if pair[1] <= MOST), default=None)
