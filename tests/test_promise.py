@@ -366,6 +366,9 @@ def test_a_stream_goes_on_with_the_tolerance_of_the_fit(data):
     tolerance = model.postprocessor_.tolerance_
     model.partial_fit(population(5000, 11).data)
     np.testing.assert_array_equal(model.postprocessor_.tolerance_, tolerance)
+    model.partial_fit(population(5000, 13).data)
+    np.testing.assert_array_equal(model.postprocessor_.tolerance_, tolerance)
+    np.testing.assert_array_equal(model.postprocessor_.epsilon_, 0.05)
     assert model.certificate_.promise is None  # what was judged is no longer what predicts
     model.postprocessor_.set_params(epsilon=0.2)
     model.partial_fit(population(5000, 12).data)

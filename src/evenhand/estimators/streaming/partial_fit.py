@@ -213,6 +213,7 @@ class PartialFit(SolvedStep):
             "n_clipped_": stream.n_clipped,
             "draw_key_": key_from(self.random_state) if key is None else key,
             "stream_": stream,
+            "epsilon_": check_epsilon(self.epsilon, settings.groups, settings.strata),
         }
         self._install(
             stream.step, stream.multipliers, settings.groups, **others, **_summary(stream, settings)
