@@ -31,7 +31,7 @@ def models(name: str, learners: list[str]) -> dict[str, tuple[object, dict[str, 
         return {"X": bunch.data[rows], "y": bunch.target[rows], "sensitive_features": groups}
 
     classifier = make_pipeline(StandardScaler(), LogisticRegression())
-    ours = eh.ParityRegressor(LinearRegression(), classifier, parity="cdf", epsilon=EPSILON)
+    ours = eh.ParityRegressor(LinearRegression(), classifier, parity="cdf", epsilon=EPSILON, confidence=None)
     both = np.concatenate([labeled, unlabeled])
     found: dict[str, tuple[object, dict[str, object]]] = {
         "ours, batch": (ours, labelled(labeled) | {"X_unlabeled": bunch.data[unlabeled]})

@@ -84,11 +84,17 @@ class Split:
 def ours(learner: Any, split: Split, calibration: str | None) -> tuple[np.ndarray, float, float]:
     """Gap and accuracy along the frontier; seconds of a whole fit, and of its parity step."""
     X, y, groups = split.fit
-    settings = {"epsilon": 0.01, "cv": FOLDS, "random_state": 0, "calibration": calibration}
+    settings = {
+        "epsilon": 0.01,
+        "cv": FOLDS,
+        "random_state": 0,
+        "calibration": calibration,
+        "confidence": None,
+    }
     model = eh.ParityClassifier(learner, clone(learner), **settings)
     whole = least_seconds(lambda: model.fit(X, y, sensitive_features=groups))
     learned = model._learn(X, y, groups)
-    step = least_seconds(lambda: model._postprocessor(learned.notion)._fit_rows(learned.rows))
+    step = least_seconds(lambda: model._postprocessor(learned.cells)._fit_rows(learned.rows))
     path = eh.frontier(model, X, y, sensitive_features=groups, epsilons=EPSILONS)
     chances = [each.predict_proba(split.test[0]) for each in path.models]
     return np.array([[split.gap(c), split.accuracy(c)] for c in chances]), whole, step

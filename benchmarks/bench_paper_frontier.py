@@ -37,7 +37,7 @@ def curves(parity: str, settings: dict[str, object]) -> tuple[np.ndarray, np.nda
     for seed in range(N_SPLITS):
         labelled, unlabelled, test = eh.datasets.paper_split(data, random_state=seed)
         path = eh.frontier(
-            eh.ParityRegressor(parity=parity, bounds=(0.0, 1.0), **settings),
+            eh.ParityRegressor(parity=parity, bounds=(0.0, 1.0), confidence=None, **settings),
             data.data[labelled],
             data.target[labelled],
             sensitive_features=data.sensitive_features[labelled],

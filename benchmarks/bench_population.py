@@ -54,7 +54,9 @@ def main() -> None:
     print("estimated ones, KS on fresh rows (and the parity cost that the certificate expects):")
     for classifier in (LogisticRegression(), Timid()):
         for calibration in (None, "temperature", "sigmoid", "isotonic"):
-            model = ParityRegressor(LinearRegression(), classifier, epsilon=EPSILON, calibration=calibration)
+            model = ParityRegressor(
+                LinearRegression(), classifier, epsilon=EPSILON, calibration=calibration, confidence=None
+            )
             model.fit(
                 labelled.data,
                 labelled.target,

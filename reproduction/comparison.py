@@ -72,13 +72,12 @@ def _regressor(rows: PaperRows, cell: Cell) -> Iterator[Row]:
 
     With labels "labelled" it learns from the labelled rows and fits the parity step on the unlabelled ones;
     with "both" it has the labels of both, as ADW-1 has, and scores each row by models of the other folds.
+    As in the paper epsilon is for the rows of the parity step, and no model is mended.
     """
     models = {"estimator": paper_regressor(), "sensitive_estimator": paper_classifier()}
     template = ParityRegressor(
         **(models if cell["models"] == "paper" else {}),
-        bounds=rows.bounds,
-        random_state=0,
-        **dict(cell["options"]),
+        **{"bounds": rows.bounds, "random_state": 0, "confidence": None, **dict(cell["options"])},
     )
     labeled, unlabeled, _ = rows.split
     everything = cell["labels"] == "both"

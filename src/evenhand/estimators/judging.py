@@ -11,7 +11,8 @@ known. Held-out rows of all folds together show the distance of the true groups,
   same rows: their differences, scaled as in the jackknife, are of the size of what new people will see.
 
 So a group's distance for new people is about `sqrt(V^2 + overfit^2)`, `V^2 = measured^2 - 0.6 noise^2`. Not
-all of the noise is taken off: a part of it is fitted by the models, and so not in what was measured.
+all of the noise is taken off: a part of it is fitted by the models, and so not in what was measured. Where
+several tolerances are chosen, of strata or of more than two groups, something is added for the farthest.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm as normal
 from scipy.stats import t as student
 
 from evenhand._kernels.blas import one_blas_thread
@@ -109,6 +111,7 @@ class Judgement:
     overfit: FloatArray  # the same, of what fits differ by
     spread: FloatArray  # standard error of the distance
     n_fits: int  # behind these figures
+    n_searched: int  # tolerances that are chosen beside each other
 
     @property
     def systematic(self) -> FloatArray:
@@ -119,7 +122,8 @@ class Judgement:
     def expected(self) -> FloatArray:
         """Distance for new people, on average; never less than chance would hide on these rows."""
         overfit = np.maximum(self.overfit, LEAST_OVERFIT * self.noise)
-        return np.maximum(np.hypot(self.systematic, overfit), self.noise)
+        alone = np.maximum(np.hypot(self.systematic, overfit), self.noise)
+        return alone + 0.5 * _mean_of_largest(self.n_searched) * self.spread
 
     def bound(self, confidence: float | None) -> FloatArray | None:
         """What the distance stays below with that confidence.
@@ -173,15 +177,32 @@ class Judge:
         epsilon, places = self.step.epsilon, _searched_together(self.step)
         scale = np.where(epsilon > 0, epsilon, np.finfo(float).tiny)
         searches = [ShareSearch() for _ in range(int(places.max()) + 1)]
-        tried: dict[tuple[float, ...], Judgement] = {}
-        while len(tried) < MOST_TRIES and not all(search.done for search in searches):
-            shares = tuple(search.share for search in searches)
-            tried[shares] = found = self.measure(np.array(shares)[places])
-            ratios = found.promised(confidence) / scale
-            for place, search in enumerate(searches):
-                search.note(float(ratios[places == place].max()))
+        tried: dict[tuple[float, ...], tuple[Judgement, list[float]]] = {}
+
+        def measure(shares: tuple[float, ...]) -> tuple[Judgement, list[float]]:
+            if shares not in tried:
+                found = self.measure(np.array(shares)[places])
+                ratios = found.promised(confidence) / scale
+                tried[shares] = found, [float(ratios[places == place].max()) for place in range(len(shares))]
+            return tried[shares]
+
+        for _ in range(MOST_TRIES):
+            _, ratios = measure(tuple(search.share for search in searches))
+            for search, ratio in zip(searches, ratios, strict=True):
+                search.note(ratio)
+            if all(search.done for search in searches):
+                break
         shares = tuple(search.settled() for search in searches)
-        return tried[shares] if shares in tried else self.measure(np.array(shares)[places])
+        for _ in range(MOST_TRIES):  # what did for one may no longer do beside what the others came to
+            found, ratios = measure(shares)
+            lower = tuple(
+                max(share - (ratio - AIM), LEAST_SHARE) if ratio > 1.0 else share
+                for share, ratio in zip(shares, ratios, strict=True)
+            )
+            if lower == shares:
+                break
+            shares = lower
+        return found
 
     def measure(self, share: FloatArray) -> Judgement:
         """What `share` times epsilon, asked for on the rows of the step, comes to on held-out ones."""
@@ -206,6 +227,7 @@ class Judge:
             overfit=_root_mean_square(_distances(self.step, overfit)),
             spread=total.std(axis=0),
             n_fits=len(self.folds),
+            n_searched=int(_searched_together(self.step).max()) + 1,
         )
 
     def _policy(self, number: int, share: FloatArray) -> SoftmaxPolicy:
@@ -219,6 +241,17 @@ class Judge:
             raise KeyboardInterrupt
         self.starts[number] = result.multipliers
         return step.policy(result.multipliers)
+
+
+def _mean_of_largest(count: int) -> float:
+    """Of as many standard normal numbers, by Blom's formula: the farthest of several is farther than each.
+
+    Half of it is added, since what is chosen by a measure that is too low is only in part too far.
+
+    >>> [round(_mean_of_largest(count), 2) for count in (1, 2, 5)]
+    [0.0, 0.59, 1.18]
+    """
+    return float(normal.ppf((count - 0.375) / (count + 0.25)))
 
 
 def _searched_together(step: ParityStep) -> IntArray:
