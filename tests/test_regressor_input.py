@@ -114,7 +114,8 @@ def test_a_wild_score_is_clipped_and_counted_and_spoils_nothing_else(data, calib
     others = np.arange(1500) != 7
     moved = np.abs(model.predict_mean(data.data[others]) - fitted.predict_mean(data.data[others]))
     assert moved.mean() < shift
-    assert np.quantile(moved, 0.99) < 0.1  # a few rows change from one atom to the next
+    largest = moved.max() if calibration is None else np.quantile(moved, 0.99)
+    assert largest < 0.1  # a few rows change from one atom to the next
 
 
 def test_a_classifier_that_came_fitted_is_matched_by_label_and_never_by_position(data):

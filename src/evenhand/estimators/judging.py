@@ -30,13 +30,14 @@ from evenhand.certificates import Promise
 from evenhand.dual.imbalance import stratum_sums
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.step import ParityStep
+from evenhand.metrics.masses import GroupMasses
 from evenhand.metrics.measure import ScoredRows
 from evenhand.metrics.membership import Membership
 from evenhand.solvers import Solver, Status, run
 
 AUTO, AVERAGE = "auto", "average"
 MOST_JUDGED = 20_000  # rows; on as many chance shows a distance of about .006
-LEAST_OF_GROUP = 200  # rows of the smallest group, where it has them
+LEAST_OF_KIND = 200  # rows of each group, or group and outcome, that has them
 N_FOLDS = 5  # of rows that come scored
 PRECISION = 0.02  # of a fit that is only measured, as a share of epsilon
 N_DRAWS = 100  # of the noise: its size is then known to 3 %
@@ -55,7 +56,8 @@ def is_for_new_people(confidence: object, *, knows_groups: bool) -> bool:
     """Whether epsilon is a promise to new people; refuses a confidence that is none."""
     if confidence is None or confidence == AUTO:
         return confidence == AUTO and knows_groups
-    if confidence != AVERAGE and not (isinstance(confidence, float) and 0.0 < confidence < 1.0):
+    is_share = isinstance(confidence, float | np.floating) and 0.0 < confidence < 1.0
+    if confidence != AVERAGE and not is_share:
         raise ValueError(
             f'confidence must be "auto", "average", a number between 0 and 1, or None: got {confidence!r}.'
         )
@@ -80,12 +82,23 @@ class JudgedRows:
     folds: list[IntArray]  # places among these of the rows that one and the same model scored
 
     @classmethod
-    def choose(cls, folds: Sequence[IntArray], n_rows: int, smallest: int, seed: int = 0) -> "JudgedRows":
-        """Enough rows of the smallest group, and of many rows no more than tell enough."""
-        wanted = max(MOST_JUDGED, -(-LEAST_OF_GROUP * n_rows // max(smallest, 1)))
-        if wanted >= n_rows:
+    def choose(cls, folds: Sequence[IntArray], kinds: IntArray, seed: int = 0) -> "JudgedRows":
+        """All rows, or of many a sample, with more of a rare kind than its share.
+
+        A pmf of each judged row is held, so that their number must not grow with that of all rows. The rows
+        that a rare kind has too many are so few that everybody's distribution hardly feels them.
+        """
+        n_rows = len(kinds)
+        if n_rows <= MOST_JUDGED:
             return cls(np.arange(n_rows), list(folds))
-        places = np.sort(np.random.default_rng(seed).choice(n_rows, wanted, replace=False))
+        shuffled = np.random.default_rng(seed).permutation(n_rows)
+        by_kind = shuffled[np.argsort(kinds[shuffled], kind="stable")]
+        starts = np.cumsum(np.bincount(kinds)) - np.bincount(kinds)
+        rank = np.empty(n_rows, np.int64)  # of a row among those of its kind
+        rank[by_kind] = np.arange(n_rows) - starts[kinds[by_kind]]
+        chosen = rank < LEAST_OF_KIND
+        chosen[shuffled[:MOST_JUDGED]] = True
+        places = np.flatnonzero(chosen)
         fold_of = np.empty(n_rows, np.int64)
         for number, fold in enumerate(folds):
             fold_of[fold] = number
@@ -206,15 +219,18 @@ class Judge:
 
     def measure(self, share: FloatArray) -> Judgement:
         """What `share` times epsilon, asked for on the rows of the step, comes to on held-out ones."""
-        members = self.folds[0].scored.members
+        members, last = self.folds[0].scored.members, None
         pmf = np.empty((members.n_rows, len(self.step.grid.atoms)))
-        of_fits = []
+        of_fits: list[FloatArray] = []
         with one_blas_thread():
             for number, fold in enumerate(self.folds):
-                policy = self._policy(number, share)
-                found = policy.pmf(fold.scored.scores, fold.scored.group_proba)
-                of_fits.append(_gaps(members.sums(found)[:-1], members))
+                if last is None or fold.rows is not last.rows:  # else the same rows have the same policy
+                    policy = self._policy(number, share)
+                    found = policy.pmf(fold.scored.scores, fold.scored.group_proba)
+                    gaps = _gaps(members.sums(found)[:-1], members)
+                of_fits.append(gaps)
                 pmf[fold.held_out] = found[fold.held_out]
+                last = fold
             masses = members.sums(pmf)[:-1]
             if self.noise is None:
                 self.noise = _noise(pmf, masses, members)
@@ -305,7 +321,7 @@ def fold_known_rows(rows: Rows, known: FloatArray, seed: int) -> list[JudgedFold
     shuffled = np.random.default_rng(seed).permutation(len(known))
     dealt = shuffled[np.argsort(kinds[shuffled], kind="stable")]
     folds = [np.sort(dealt[number::N_FOLDS]) for number in range(N_FOLDS)]
-    judged = JudgedRows.choose(folds, len(known), int(known.sum(axis=0).min()), seed)
+    judged = JudgedRows.choose(folds, kinds, seed)
     kept = rows.take(judged.places)
     members = Membership.of_cells(rows.groups, known[judged.places], rows.strata, kept.weights)
     scored = ScoredRows(kept.scores, kept.group_proba, members)
@@ -343,9 +359,7 @@ def _distances(step: ParityStep, gaps: FloatArray) -> FloatArray:
 
 def _gaps(masses: FloatArray, members: Membership) -> FloatArray:
     """Distribution of each group minus that of all it is compared with; of (n_groups, n_atoms) masses."""
-    totals = masses.sum(axis=1)
-    gaps: FloatArray = masses / totals[:, None] - _together(masses, totals, members.strata)
-    return gaps
+    return GroupMasses(members.labels, masses, None, members.strata).gaps()
 
 
 def _together(masses: FloatArray, totals: FloatArray, strata: IntArray | None) -> FloatArray:

@@ -126,7 +126,9 @@ class Learner(ABC):
         estimator, scores = self._fit_outcome(data, folds, serve)
         groups, held_out = self._fit_group_models(data, attributes, cells, folds, calibration)
         models = Models(estimator, None, groups)
-        without, judged = [models] * len(folds), self._judged_rows(folds, attributes)
+        kinds = combined_codes(attributes, data.y, data.classes)
+        judged = JudgedRows.choose([scored for _, scored in folds], kinds, fold_seed(self.random_state))
+        without = [models] * len(folds)
         factors = factor_codes(data.X, self.conditional_on, cells)
         labelled = RawRows(
             ModelOutputs(scores, held_out, attributes if self.aware else None), factors, data.weights
@@ -165,11 +167,6 @@ class Learner(ABC):
         if self.calibration != AUTO:
             return self.calibration
         return JOINT if is_for_new_people(self.confidence, knows_groups=True) else None
-
-    def _judged_rows(self, folds: list[Fold], attributes: Sequence[Groups]) -> JudgedRows:
-        smallest = min(int(groups.sizes().min()) for groups in attributes)
-        n_rows, seed = len(attributes[0].codes), fold_seed(self.random_state)
-        return JudgedRows.choose([scored for _, scored in folds], n_rows, smallest, seed)
 
     def _fit_outcome(self, data: Labelled, folds: list[Fold], serve: bool) -> tuple[Any, FloatArray]:
         """The model of the outcome, and scores of the labelled rows.

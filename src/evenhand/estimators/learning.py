@@ -80,12 +80,14 @@ def judged_folds(
         rng = np.random.default_rng(0)
         pile = pile.take(rng.choice(len(pile.outputs.scores), MOST_JUDGED, replace=False))
     members = Membership.of_cells(cells.labels(), known, cells.strata(), labelled.weights)
-    folds = []
+    folds, last = [], None
     for models, held_out in zip(without, judged.folds, strict=True):
-        rows = labelled.scored(models, cells)
-        step_rows = rows.without(held_out) if pile is None else pile.scored(models, cells)
-        scored = ScoredRows(rows.scores, rows.group_proba, members)
-        folds.append(JudgedFold(step_rows, scored, held_out))
+        if models is not last:  # without any map they are one and the same
+            rows = labelled.scored(models, cells)
+            scored = ScoredRows(rows.scores, rows.group_proba, members)
+            of_pile = None if pile is None else pile.scored(models, cells)
+            last = models
+        folds.append(JudgedFold(of_pile or rows.without(held_out), scored, held_out))
     return folds
 
 

@@ -1,8 +1,8 @@
 """A tolerance whose promise to new people is proved, on rows that were set aside for that."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,8 +12,9 @@ from evenhand.certificates import Promise
 from evenhand.certificates.samples import BOUNDED, HeldOutSample, read_sample
 from evenhand.certificates.sequence import SequenceCertificate, choose_in_sequence
 from evenhand.dual.parity import find_parity
+from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.step import ParityStep
-from evenhand.estimators.judging import chance_shown
+from evenhand.estimators.judging import MOST_JUDGED, JudgedRows, chance_shown
 from evenhand.metrics.measure import ScoredRows
 from evenhand.solvers import Solver, Status, run
 
@@ -35,7 +36,7 @@ def prove_tolerance(
             f"There is no proof for parity {step.make_parity().name!r}: only for distances "
             f"{', '.join(BOUNDED)}. Leave X_calibration out, and epsilon rests on cross-fitting."
         )
-    members, atoms = calibration.members, step.grid.atoms
+    members, inputs = calibration.members, (calibration.scores, calibration.group_proba)
     shown: list[FloatArray] = []
 
     def samples() -> Iterator[HeldOutSample]:
@@ -46,10 +47,10 @@ def prove_tolerance(
             if result.status is Status.STOPPED:
                 raise KeyboardInterrupt
             start = result.multipliers
-            pmf = part.policy(start).pmf(calibration.scores, calibration.group_proba)
+            policy = part.policy(start)
             if not shown:
-                shown.append(chance_shown(step, pmf, members))
-            yield read_sample(pmf, members, metric, atoms=atoms)
+                shown.append(_chance(step, policy, calibration))
+            yield read_sample(_Predictor(step.grid.atoms, policy.pmf), members, metric, X=inputs)
 
     found = choose_in_sequence(samples(), step.epsilon, 1.0 - confidence)
     chosen = 0 if found.chosen is None else found.chosen
@@ -69,6 +70,25 @@ def prove_tolerance(
         due_to_models=np.sqrt(np.maximum(measured**2 - chance**2, 0.0)),
         within=members.strata is not None,
     )
+
+
+class _Predictor(NamedTuple):
+    """A policy as certificates ask for it, block by block."""
+
+    atoms_: FloatArray
+    predict_pmf: Callable[[FloatArray, FloatArray], FloatArray]
+
+
+def _chance(step: ParityStep, policy: SoftmaxPolicy, rows: ScoredRows) -> FloatArray:
+    """What chance shows on the rows; of many it is drawn from some, and falls with the root of the number."""
+    n_rows = rows.members.n_rows
+    some = rows
+    if n_rows > MOST_JUDGED:
+        kinds = rows.members.codes
+        some = rows.take(JudgedRows.choose([np.arange(n_rows)], kinds).places)
+    chance = chance_shown(step, policy.pmf(some.scores, some.group_proba), some.members)
+    scale = np.sqrt(some.members.totals()[:-1] / rows.members.totals()[:-1])
+    return chance * scale
 
 
 def _rows_needed(

@@ -92,8 +92,10 @@ def fit_recalibration(
         wanted.append((outcome, scores))
     wanted += [(groups.codes, proba) for groups, proba in zip(targets, outputs.modelled, strict=True)]
     fits = [rows.cross_fit(target[places], said[places], judged.folds) for target, said in wanted]
+    if not any(fits):
+        return models, [models] * len(judged.folds)
     maps = [None if fit is None else fit.calibrator for fit in fits]
-    if len(places) < n_rows and any(fits):
+    if len(places) < n_rows:
         rows = JointRows.of(outputs.inputs(), weights, smallest)
         maps = [None if fit is None else rows.fit(*pair) for fit, pair in zip(fits, wanted, strict=True)]
     without = [
@@ -105,6 +107,8 @@ def fit_recalibration(
 
 def mend_by_fold(outputs: ModelOutputs, without: Sequence[Models], folds: Sequence[Fold]) -> ModelOutputs:
     """The outputs after maps that have not seen the row."""
+    if all(models is without[0] for models in without):
+        return recalibrate(without[0], outputs)
     scored = [rows for _, rows in folds]
     parts = [recalibrate(models, outputs.take(rows)) for models, rows in zip(without, scored, strict=True)]
     order = np.argsort(np.concatenate(scored))
