@@ -11,8 +11,10 @@ known. Held-out rows of all folds together show the distance of the true groups,
   same rows: their differences, scaled as in the jackknife, are of the size of what new people will see.
 
 So a group's distance for new people is about `sqrt(V^2 + overfit^2)`, `V^2 = measured^2 - 0.6 noise^2`. Not
-all of the noise is taken off: a part of it is fitted by the models, and so not in what was measured. Where
-several tolerances are chosen, of strata or of more than two groups, something is added for the farthest.
+all of the noise is taken off: a part of it is fitted by the models, and so not in what was measured. V is
+taken to be no less than the distance on the rows of the fits: where it was measured smaller, that was luck.
+Where several tolerances are chosen, of strata or of more than two groups, something is added for the
+farthest.
 """
 
 from collections.abc import Sequence
@@ -42,7 +44,8 @@ N_FOLDS = 5  # of rows that come scored
 PRECISION = 0.02  # of a fit that is only measured, as a share of epsilon
 N_DRAWS = 100  # of the noise: its size is then known to 3 %
 NOISE_SHARE = 0.6  # of the squared noise that is taken off
-LEAST_OVERFIT = 0.5  # share of the noise: a few fits may happen to agree
+LEAST_OVERFIT = 0.75  # share of the noise: a few fits may happen to agree
+FARTHEST = 0.75  # of what the farthest of several is beyond each: those measured too near are not all so
 FIRST_SHARE = 0.8  # of epsilon that is tried first
 LEAST_SHARE = 0.05  # of epsilon: less costs risk, and hardly any distance
 # Shares of epsilon that are promised: the most, what is aimed at, and where to stop. The models of all rows
@@ -120,6 +123,7 @@ class Judgement:
 
     share: FloatArray  # of epsilon
     measured: FloatArray
+    own: FloatArray  # on the rows of the fits themselves, by group probabilities
     noise: FloatArray  # root mean square of what chance shows
     overfit: FloatArray  # the same, of what fits differ by
     spread: FloatArray  # standard error of the distance
@@ -135,8 +139,8 @@ class Judgement:
     def expected(self) -> FloatArray:
         """Distance for new people, on average; never less than chance would hide on these rows."""
         overfit = np.maximum(self.overfit, LEAST_OVERFIT * self.noise)
-        alone = np.maximum(np.hypot(self.systematic, overfit), self.noise)
-        return alone + 0.5 * _mean_of_largest(self.n_searched) * self.spread
+        alone = np.maximum(np.hypot(np.maximum(self.systematic, self.own), overfit), self.noise)
+        return alone + FARTHEST * _mean_of_largest(self.n_searched) * self.spread
 
     def bound(self, confidence: float | None) -> FloatArray | None:
         """What the distance stays below with that confidence.
@@ -222,13 +226,15 @@ class Judge:
         members, last = self.folds[0].scored.members, None
         pmf = np.empty((members.n_rows, len(self.step.grid.atoms)))
         of_fits: list[FloatArray] = []
+        own = np.zeros(len(share))
         with one_blas_thread():
             for number, fold in enumerate(self.folds):
                 if last is None or fold.rows is not last.rows:  # else the same rows have the same policy
-                    policy = self._policy(number, share)
+                    policy, distances = self._fit(number, share)
                     found = policy.pmf(fold.scored.scores, fold.scored.group_proba)
                     gaps = _gaps(members.sums(found)[:-1], members)
                 of_fits.append(gaps)
+                own += distances / len(self.folds)
                 pmf[fold.held_out] = found[fold.held_out]
                 last = fold
             masses = members.sums(pmf)[:-1]
@@ -239,6 +245,7 @@ class Judge:
         return Judgement(
             share=share,
             measured=_distances(self.step, gaps[None])[0],
+            own=own,
             noise=_root_mean_square(_distances(self.step, self.noise)),
             overfit=_root_mean_square(_distances(self.step, overfit)),
             spread=total.std(axis=0),
@@ -246,23 +253,23 @@ class Judge:
             n_searched=int(_searched_together(self.step).max()) + 1,
         )
 
-    def _policy(self, number: int, share: FloatArray) -> SoftmaxPolicy:
-        """Of the fit without a fold."""
+    def _fit(self, number: int, share: FloatArray) -> tuple[SoftmaxPolicy, FloatArray]:
+        """The policy of the fit without a fold, and the distances that it leaves on its rows."""
         fold = self.folds[number]
         prior = self.step.group_prior if self.own_prior else fold.rows.group_mass()
         step = replace(self.step, group_prior=prior, epsilon=share * self.step.epsilon)
         start = self.starts.get(number, self.starts.get(number - 1))
-        result = run(self.solver.loosened(PRECISION * step.slack.max()), step.problem(fold.rows), start=start)
+        precision = PRECISION * self.step.slack.max()  # of what is asked: a part of it deserves no more
+        result = run(self.solver.loosened(precision), step.problem(fold.rows), start=start)
         if result.status is Status.STOPPED:  # by an interrupt: nothing that it would serve is wanted
             raise KeyboardInterrupt
         self.starts[number] = result.multipliers
-        return step.policy(result.multipliers)
+        distances = step.unit * step.make_parity().norm.value(result.violation)
+        return step.policy(result.multipliers), distances
 
 
 def _mean_of_largest(count: int) -> float:
     """Of as many standard normal numbers, by Blom's formula: the farthest of several is farther than each.
-
-    Half of it is added, since what is chosen by a measure that is too low is only in part too far.
 
     >>> [round(_mean_of_largest(count), 2) for count in (1, 2, 5)]
     [0.0, 0.59, 1.18]
