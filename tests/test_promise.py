@@ -400,6 +400,6 @@ def test_many_rows_are_judged_on_a_sample():
 
 
 def test_normal_quantiles_are_not_taken_for_few_fits():
-    found = judging.Judgement(*(np.ones(1) for _ in range(6)), n_fits=5, n_searched=1)
+    found = judging.Judgement(*(np.ones(1) for _ in range(6)), n_fits=5, n_apart=1)
     assert found.bound(0.9) - found.expected > norm.ppf(0.9)
     assert found.bound(None) is None

@@ -13,8 +13,7 @@ known. Held-out rows of all folds together show the distance of the true groups,
 So a group's distance for new people is about `sqrt(V^2 + overfit^2)`, `V^2 = measured^2 - 0.6 noise^2`. Not
 all of the noise is taken off: a part of it is fitted by the models, and so not in what was measured. V is
 taken to be no less than the distance on the rows of the fits: where it was measured smaller, that was luck.
-Where several tolerances are chosen, of strata or of more than two groups, something is added for the
-farthest.
+Of several strata, or more than two groups, each may be the farthest: something is added for that.
 """
 
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ from scipy.stats import norm as normal
 from scipy.stats import t as student
 
 from evenhand._kernels.blas import one_blas_thread
-from evenhand._utils.typing import FloatArray, IntArray
+from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import Rows
 from evenhand.certificates import Promise
 from evenhand.dual.imbalance import stratum_sums
@@ -45,9 +44,9 @@ PRECISION = 0.02  # of a fit that is only measured, as a share of epsilon
 N_DRAWS = 100  # of the noise: its size is then known to 3 %
 NOISE_SHARE = 0.6  # of the squared noise that is taken off
 LEAST_OVERFIT = 0.75  # share of the noise: a few fits may happen to agree
-FARTHEST = 0.75  # of what the farthest of several is beyond each: those measured too near are not all so
+FARTHEST = 0.5  # of what the farthest of several is beyond each: it is farthest in part by chance
 FIRST_SHARE = 0.8  # of epsilon that is tried first
-LEAST_SHARE = 0.05  # of epsilon: less costs risk, and hardly any distance
+LEAST_SHARE = 0.2  # of epsilon: less costs risk, and hardly any distance
 # Shares of epsilon that are promised: the most, what is aimed at, and where to stop. The models of all rows
 # differ from those of the folds, boosted trees so much that 3 % are kept back for it.
 MOST, AIM, ENOUGH = 0.97, 0.93, 0.89
@@ -128,7 +127,7 @@ class Judgement:
     overfit: FloatArray  # the same, of what fits differ by
     spread: FloatArray  # standard error of the distance
     n_fits: int  # behind these figures
-    n_searched: int  # tolerances that are chosen beside each other
+    n_apart: int  # groups, or pairs of them, of which each may be the farthest
 
     @property
     def systematic(self) -> FloatArray:
@@ -140,7 +139,7 @@ class Judgement:
         """Distance for new people, on average; never less than chance would hide on these rows."""
         overfit = np.maximum(self.overfit, LEAST_OVERFIT * self.noise)
         alone = np.maximum(np.hypot(np.maximum(self.systematic, self.own), overfit), self.noise)
-        return alone + FARTHEST * _mean_of_largest(self.n_searched) * self.spread
+        return alone + FARTHEST * _mean_of_largest(self.n_apart) * self.spread
 
     def bound(self, confidence: float | None) -> FloatArray | None:
         """What the distance stays below with that confidence.
@@ -190,36 +189,35 @@ class Judge:
         )
 
     def _find_tolerance(self, confidence: float | None) -> Judgement:
-        """The searches of all groups at once."""
-        epsilon, places = self.step.epsilon, _searched_together(self.step)
-        scale = np.where(epsilon > 0, epsilon, np.finfo(float).tiny)
-        searches = [ShareSearch() for _ in range(int(places.max()) + 1)]
-        tried: dict[tuple[float, ...], tuple[Judgement, list[float]]] = {}
+        """One share of epsilon for all groups that one can be had for, and the least for the others.
 
-        def measure(shares: tuple[float, ...]) -> tuple[Judgement, list[float]]:
-            if shares not in tried:
-                found = self.measure(np.array(shares)[places])
-                ratios = found.promised(confidence) / scale
-                tried[shares] = found, [float(ratios[places == place].max()) for place in range(len(shares))]
-            return tried[shares]
+        With a share of its own for each group, chance decides which of them pays: at the same distance of
+        the farthest group that costs some per cent of risk.
+        """
+        places = _constrained_together(self.step)
+        beyond = np.zeros(len(places), bool)
+        while True:
+            found = self._search(confidence, beyond)
+            fails = self._ratios(found, confidence) > 1.0
+            more = np.isin(places, places[fails]) & ~beyond
+            beyond |= more
+            if not more.any() or beyond.all():
+                return found
 
-        for _ in range(MOST_TRIES):
-            _, ratios = measure(tuple(search.share for search in searches))
-            for search, ratio in zip(searches, ratios, strict=True):
-                search.note(ratio)
-            if all(search.done for search in searches):
-                break
-        shares = tuple(search.settled() for search in searches)
-        for _ in range(MOST_TRIES):  # what did for one may no longer do beside what the others came to
-            found, ratios = measure(shares)
-            lower = tuple(
-                max(share - (ratio - AIM), LEAST_SHARE) if ratio > 1.0 else share
-                for share, ratio in zip(shares, ratios, strict=True)
-            )
-            if lower == shares:
-                break
-            shares = lower
-        return found
+    def _search(self, confidence: float | None, beyond: AnyArray) -> Judgement:
+        """The largest share that does for all groups but those `beyond` it, or the least."""
+        search, tried = ShareSearch(), dict[float, Judgement]()
+        while not search.done and len(tried) < MOST_TRIES:
+            found = self.measure(np.where(beyond, LEAST_SHARE, search.share))
+            tried[search.share] = found
+            search.note(float(self._ratios(found, confidence)[~beyond].max()))
+        best = search.settled()
+        return tried[best] if best in tried else self.measure(np.where(beyond, LEAST_SHARE, best))
+
+    def _ratios(self, found: Judgement, confidence: float | None) -> FloatArray:
+        """What is promised, in epsilons."""
+        epsilon = self.step.epsilon
+        return found.promised(confidence) / np.where(epsilon > 0, epsilon, np.finfo(float).tiny)
 
     def measure(self, share: FloatArray) -> Judgement:
         """What `share` times epsilon, asked for on the rows of the step, comes to on held-out ones."""
@@ -250,7 +248,7 @@ class Judge:
             overfit=_root_mean_square(_distances(self.step, overfit)),
             spread=total.std(axis=0),
             n_fits=len(self.folds),
-            n_searched=int(_searched_together(self.step).max()) + 1,
+            n_apart=int(_constrained_together(self.step).max()) + 1,
         )
 
     def _fit(self, number: int, share: FloatArray) -> tuple[SoftmaxPolicy, FloatArray]:
@@ -277,8 +275,8 @@ def _mean_of_largest(count: int) -> float:
     return float(normal.ppf((count - 0.375) / (count + 0.25)))
 
 
-def _searched_together(step: ParityStep) -> IntArray:
-    """Which groups have one share of epsilon: two that have only each other, since their gaps are as one."""
+def _constrained_together(step: ParityStep) -> IntArray:
+    """A number for each group, the same for two that have only each other: their gaps are as one."""
     strata = np.zeros(len(step.epsilon), np.int64) if step.strata is None else step.strata
     pairs = np.bincount(strata)[strata] == 2
     alone = len(strata) + np.arange(len(strata))
@@ -300,10 +298,6 @@ class ShareSearch:
         That is between the largest that does and the least that does not, on the line through both. As long
         as all are on one side it is beyond them: a distance grows about one to one with its tolerance.
         """
-        if self.done and ratio <= 1.0:
-            return
-        # another group's new tolerance may have spoiled this one
-        self.tried = [pair for pair in self.tried if pair[0] != self.share]
         self.tried.append((self.share, ratio))
         at_end = self.share == (LEAST_SHARE if ratio > MOST else 1.0)
         does = max((pair for pair in self.tried if pair[1] <= MOST), default=None)
