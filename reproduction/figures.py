@@ -77,6 +77,7 @@ def draw_convergence(frame: Columns) -> Any:
             tidy(ax)
         headline(axes[0, column], f"{TITLES[dataset]}: {_change(table, shape)}")
         axes[1, column].set_xlabel("Gradients of single rows")
+        axes[1, column].locator_params(axis="x", nbins=5)
         axes[0, column].set_ylim(bottom=0.0)
     axes[0, 0].set_ylabel("KS distance from all rows")
     axes[1, 0].set_ylabel(RISK_LABEL)
@@ -217,7 +218,7 @@ def draw_solvers(frame: Columns) -> Any:
     for ax in axes[:2, 0]:
         ax.set_ylabel(RISK_LABEL)
     axes[2, 0].set_ylabel("Ours: largest violation on the rows of the fit")
-    text = "The paper's solvers at its budgets on its splits, ours and by the published formulas; mean and deviation"
+    text = "The paper's solvers on its splits, ours and by the published formulas; bars are one deviation"
     return _with_legend(axes.ravel(), text, columns=6)
 
 
