@@ -34,7 +34,7 @@ def reproduce(
     quick : bool, default=False
         Use fewer splits and tolerances, in about a fifth of the time.
     only : str or iterable of str, default=None
-        Names of studies: published, convergence, comparison, matched, solvers, synthetic, oracle,
+        Names of studies: convergence, published, comparison, matched, solvers, synthetic, oracle,
         timing. None: all.
     n_jobs : int or None, default=None
         Cells computed at the same time; None is the number of cores. Times are measured one by one.

@@ -220,7 +220,7 @@ def test_a_point_outside_says_in_which_measure_and_how_far():
 
 
 def test_only_names_a_study():
-    with pytest.raises(ValueError, match="Valid names: convergence, comparison"):
+    with pytest.raises(ValueError, match="Valid names: convergence, published, comparison"):
         reproduce("nowhere", only="comparision")
 
 
