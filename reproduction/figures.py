@@ -206,6 +206,9 @@ def draw_solvers(frame: Columns) -> Any:
                 part = where(table, dataset=dataset, by=by, solver=solver)
                 if part["solver"]:
                     _solver_line(axes[row, column], part, look, solver)
+            if (told := published(dataset).solvers.get(solver)) is not None:
+                points = {**look, "markersize": 7.0, "markerfacecolor": "none", "linestyle": ""}
+                axes[1, column].plot(told.ks, told.risk, **points)
             part = where(table, dataset=dataset, by="own", solver=solver)
             epsilon = numbers(part, "epsilon")
             axes[2, column].plot(epsilon, numbers(part, "violation"), **look)
@@ -214,7 +217,8 @@ def draw_solvers(frame: Columns) -> Any:
         axes[2, column].set(xscale="log", yscale="log", xlabel="epsilon (dotted: violation = epsilon)")
         tidy(axes[2, column])
         _finish(axes[0, column], f"{TITLES[dataset]}: ours")
-        _finish(axes[1, column], f"{TITLES[dataset]}: theirs")
+        open_points = ", open: published" if published(dataset).solvers else ""
+        _finish(axes[1, column], f"{TITLES[dataset].partition(' and ')[0]}: theirs{open_points}")
     for ax in axes[:2, 0]:
         ax.set_ylabel(RISK_LABEL)
     axes[2, 0].set_ylabel("Ours: largest violation on the rows of the fit")

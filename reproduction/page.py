@@ -1,7 +1,7 @@
 """Write `reproduction.md` from the saved frames, without computing any of them again."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -75,19 +75,24 @@ def draw_figures(frames: dict[str, Columns], folder: Path) -> None:
             pyplot.close(figure)
 
 
-def _provenance(out: Path, studies: Iterable[str]) -> str:
+def _provenance(out: Path, frames: Mapping[str, Columns]) -> str:
     """A table of how and when each frame was made."""
     rows = []
-    for study in studies:
+    for study, frame in frames.items():
         about = read_about(frame_path(out, study))
         machine = f"{about['machine']['cores']} cores, {about['machine']['processor']}"
-        splits = len(about["seeds"])
+        splits = max(len(unique(where(frame, **scheme), "split")) for scheme in _schemes(frame))
         link = f"[{study}](results/{PREFIX}{study}.csv)"
         # The cells of the first frames did not record their commit, which may be older than the run's.
         commits = ", ".join(about.get("computed_at", [f"put together at {about['commit']}"]))
         rows.append([link, f"`{about['command']}`", about["date"], commits, splits, machine])
     head = ["frame", "made again by", "made on", "at commit", "splits", "machine"]
     return markdown_table(head, rows)
+
+
+def _schemes(frame: Columns) -> list[dict[str, str]]:
+    """The schemes of splits in a frame, as conditions on its rows; none where it has one alone."""
+    return [{"scheme": scheme} for scheme in unique(frame, "scheme")] or [{}]
 
 
 def _convergence(frame: Columns) -> dict[str, str]:
