@@ -3,12 +3,12 @@
 from typing import Any
 
 from reproduction.analysis import SETTINGS, ablation_table, against_published, curves, met_by_seed
-from reproduction.frames import Columns, Row, numbers, to_rows, unique, where
+from reproduction.frames import Columns, Row, numbers, to_rows, where
 from reproduction.markdown import markdown_table
 from reproduction.published import DATASETS, TITLES, published
 
 HALF = 0.5  # of a published deviation: nearer than this a point counts as met
-VARIANT_SETTING, OWN_SETTING = "by the published formulas", "ours"
+VARIANT_SETTING, OWN_SETTING, EXACT_SETTING = "by the published formulas", "ours", "exact optimum"
 SWITCHES = {
     "published": "the published formulas",
     "first_regulariser": "the first regulariser is not cancelled",
@@ -30,7 +30,7 @@ def published_tables(frame: Columns) -> dict[str, str]:
     return {
         "published_counts": _counts(frame, table),
         "published_points": _points(table),
-        "ablation": _ablation(ablation_table(frame)),
+        "ablation": _ablation(ablation_table(frame), table),
         "base": _base(frame),
     }
 
@@ -100,27 +100,31 @@ def outside(row: dict[str, Any], within: float) -> str:
     )
 
 
-def _ablation(table: Columns) -> str:
-    rows = []
-    for switch in unique(table, "switch"):
-        part = where(table, dataset="communities", switch=switch)
-        shown = [row for row in to_rows(part) if row["exponent"] in SHOWN_EXPONENTS]
-        counts = [where(table, dataset=dataset, switch=switch) for dataset in DATASETS]
-        met = [f"{count_met(each, HALF)} of {len(each['off'])}" for each in counts]
-        rows.append([SWITCHES[switch], *(f"{row['risk']:.4f} / {row['ks']:.3f}" for row in shown), *met])
-    told = to_rows(where(table, dataset="communities", switch="published"))
-    published_row = [
-        f"{row['published_risk']:.4f} / {row['published_ks']:.3f}"
-        for row in told
-        if row["exponent"] in SHOWN_EXPONENTS
-    ]
-    rows.insert(0, ["*published*", *published_row, "", "", ""])
+def _ablation(ablated: Columns, table: Columns) -> str:
+    """Communities at some tolerances, and the points that are met: published, with switches, ours, exact."""
+    told = to_rows(where(ablated, dataset="communities", switch="published"))
+    points = [f"{row['published_risk']:.4f} / {row['published_ks']:.3f}" for row in _shown(told)]
+    rows = [["*published*", *points, "", "", ""]]
+    rows += [[name, *_ablation_cells(where(ablated, switch=switch))] for switch, name in SWITCHES.items()]
+    for setting in (OWN_SETTING, EXACT_SETTING):
+        rows.append([f"*{setting}*", *_ablation_cells(where(table, setting=setting))])
     head = [
         "put right",
         *(f"i = {i}: risk / KS" for i in SHOWN_EXPONENTS),
         *(f"within half: {TITLES[dataset]}" for dataset in DATASETS),
     ]
     return markdown_table(head, rows)
+
+
+def _ablation_cells(table: Columns) -> list[str]:
+    points = [where(table, dataset=dataset) for dataset in DATASETS]
+    shown = _shown(to_rows(where(table, dataset="communities")))
+    met = [f"{count_met(part, HALF)} of {len(part['off'])}" for part in points]
+    return [*(f"{row['risk']:.4f} / {row['ks']:.3f}" for row in shown), *met]
+
+
+def _shown(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row["exponent"] in SHOWN_EXPONENTS]
 
 
 def _base(frame: Columns) -> str:
