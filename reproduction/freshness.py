@@ -2,9 +2,10 @@
 
 import ast
 import hashlib
+import json
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
@@ -42,8 +43,8 @@ def check_frames(out: Path) -> list[Freshness]:
 
 def digest_cells(cells: Iterable[Cell]) -> str:
     """A short name for what was computed: all settings of all cells."""
-    keys = "\n".join(sorted(cell.key for cell in cells))
-    return hashlib.sha256(keys.encode()).hexdigest()[:12]
+    settings = "\n".join(sorted(json.dumps(asdict(cell), sort_keys=True) for cell in cells))
+    return hashlib.sha256(settings.encode()).hexdigest()[:12]
 
 
 def _check(study: Study, path: Path) -> Freshness:
@@ -65,7 +66,11 @@ def changes_since(commit: str, sources: Sequence[str], root: Path = ROOT) -> Ite
     if commit.endswith("-dirty"):
         yield "it was made with changes that were in no commit"
     command = ["git", "-C", str(root), "diff", "--name-only", commit.removesuffix("-dirty"), "--", *sources]
-    found = subprocess.run(command, capture_output=True, text=True)
+    try:
+        found = subprocess.run(command, capture_output=True, text=True)
+    except OSError as error:
+        yield f"git cannot be asked: {error}"
+        return
     if found.returncode != 0:
         yield f"{commit} is no commit of this checkout"
     elif changed := found.stdout.split():
