@@ -3,10 +3,12 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from evenhand._utils.progress import report_progress
 from evenhand.cli.terminal import Terminal
+from reproduction.freshness import check_frames
 from reproduction.reproduction import reproduce
 from reproduction.studies import STUDIES
 
@@ -41,6 +43,11 @@ def make_parser() -> Parser:
         choices=STUDIES,
         help=f"run only these studies, of {', '.join(STUDIES)}",
     )
+    add(
+        "--check",
+        action="store_true",
+        help="compute nothing: say which frames in the folder are older than the code that they depend on",
+    )
     add("--jobs", "-j", type=_count, metavar="N", help="processes; by default one for each core")
     return parser
 
@@ -49,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the studies that were asked for, and print where the page is."""
     parser = make_parser()
     asked = parser.parse_args(arguments)
+    if asked.check:
+        sys.exit(check(Path(asked.out)))
     try:
         with Terminal().working("Reproducing"):
             page = reproduce(
@@ -59,6 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         parser.fail("interrupted; the same command goes on where this one stopped.", 130)
     sys.stdout.write(f"{page}\n")
+
+
+def check(out: Path) -> int:
+    """Print how the frames in a folder stand to the code; the exit code is 1 if any is older."""
+    states = check_frames(out)
+    sys.stdout.write("".join(f"{state}\n" for state in states))
+    return int(any(state.reasons for state in states))
 
 
 def _count(text: str) -> int:

@@ -6,20 +6,24 @@ import numpy as np
 from scipy.stats import t as student
 
 from evenhand._utils.typing import FloatArray
+from reproduction.comparison import VARIANT
 from reproduction.frames import Columns, Row, numbers, to_columns, unique, where
 from reproduction.published import DATASETS, Curve, published
+from reproduction.variant import ablations
 
 CONFIDENCE = 0.95
 PUBLISHED_SPLITS = 10
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the range of distances that two curves share
 
-# Which run of the published method stands beside the published figures: scheme of the split, and method.
+# Runs of the published method that stand beside the published figures: scheme of the split, and method.
 SETTINGS = {
-    "40/40/20, as the text": ("text", "paper"),
-    "80/10/10, as the code": ("code", "paper"),
-    "80/10/10, prior from labels": ("code", "paper_prior"),
-    "80/10/10, 2 T": ("code", "paper_2T"),
-    "80/10/10, exact optimum": ("code", "pmf"),
+    "by the published formulas": ("published", "variant_published"),
+    "the same, T once": ("published", "variant_once"),
+    "ours": ("published", "paper"),
+    "ours, 2 T": ("published", "paper_2T"),
+    "ours, prior from labels": ("published", "paper_prior"),
+    "exact optimum": ("published", "pmf"),
+    "ours, on 40/40/20 as the text": ("text", "paper"),
 }
 # At matched distances: ours, the other, and what the two share.
 PAIRS = {
@@ -41,6 +45,11 @@ class Curves:
     ks: FloatArray  # of the minority, (n_splits, n_points)
     risk: FloatArray  # (n_splits, n_points)
 
+    def at(self, exponent: float) -> tuple[FloatArray, FloatArray]:
+        """Risk and distance of each split at the tolerance nearest to 2^-exponent."""
+        place = int(np.argmin(np.abs(-np.log2(self.epsilon) - exponent)))
+        return self.risk[:, place], self.ks[:, place]
+
     def risk_at(self, levels: FloatArray, left_out: int | None = None) -> FloatArray:
         """Risk at given distances, read off the mean curve by linear interpolation."""
         kept = np.arange(len(self.ks)) != (-1 if left_out is None else left_out)
@@ -50,13 +59,18 @@ class Curves:
         return found
 
 
-def curves(frame: Columns, dataset: str, scheme: str, method: str, on: str = "") -> Curves:
-    """The curves of a method; `on` is "" for the test rows and "others_" for those beyond the subsample."""
-    table = where(frame, dataset=dataset, scheme=scheme, method=method)
-    n_splits = len(unique(table, "split"))
-    epsilon, ks, risk = (
-        numbers(table, name).reshape(n_splits, -1) for name in ("epsilon", f"{on}ks_minority", f"{on}risk")
-    )
+def curves(
+    frame: Columns, dataset: str, scheme: str, method: str, on: str = "", seed: int | None = None
+) -> Curves:
+    """The curves of a method; `on` is "" for the test rows and "others_" for those beyond the subsample.
+
+    A method that was run from several seeds has the mean over them, or the curves of one `seed`.
+    """
+    chosen = {} if seed is None else {"seed": seed}
+    table = where(frame, dataset=dataset, scheme=scheme, method=method, **chosen)
+    shape = len(unique(table, "split")), len(unique(table, "epsilon")), -1
+    names = "epsilon", f"{on}ks_minority", f"{on}risk"
+    epsilon, ks, risk = (numbers(table, name).reshape(shape).mean(axis=2) for name in names)
     order = np.argsort(epsilon[0])
     return Curves(epsilon[0, order], ks[:, order], risk[:, order])
 
@@ -68,17 +82,38 @@ def spread(values: FloatArray) -> FloatArray:
 
 
 def against_published(frame: Columns) -> Columns:
-    """Our runs of the paper's method beside the published means; differences in published deviations."""
+    """Runs of the published method beside the published means; differences in published deviations."""
     table: list[Row] = []
     for dataset in DATASETS:
-        paper = published(dataset).ours
         for setting, (scheme, method) in SETTINGS.items():
-            found = curves(frame, dataset, scheme, method)
-            for place, exponent in enumerate(paper.exponents):
-                mine = int(np.argmin(np.abs(-np.log2(found.epsilon) - exponent)))
-                names = {"dataset": dataset, "setting": setting, "exponent": int(exponent)}
-                table.append(names | _beside(paper, place, found.risk[:, mine], found.ks[:, mine]))
+            names = {"dataset": dataset, "setting": setting}
+            table += [names | row for row in _points(dataset, curves(frame, dataset, scheme, method))]
     return to_columns(table)
+
+
+def met_by_seed(frame: Columns, dataset: str, setting: str, within: float) -> list[int]:
+    """How many points one run meets, for each seed of a setting; empty where it was run from one alone."""
+    scheme, method = SETTINGS[setting]
+    part = where(frame, dataset=dataset, scheme=scheme, method=method)
+    seeds = [seed for seed in unique(part, "seed") if np.isfinite(seed)]
+    found = [_points(dataset, curves(frame, dataset, scheme, method, seed=seed)) for seed in seeds]
+    return [sum(row["off"] <= within for row in points) for points in found]
+
+
+def ablation_table(frame: Columns) -> Columns:
+    """The published formulas with one of them put right, at every published tolerance."""
+    table: list[Row] = []
+    for dataset in DATASETS:
+        for name, _ in ablations():
+            found = curves(frame, dataset, "published", f"{VARIANT}{name}")
+            table += [{"dataset": dataset, "switch": name, **row} for row in _points(dataset, found)]
+    return to_columns(table)
+
+
+def _points(dataset: str, found: Curves) -> list[Row]:
+    """Our splits at each published tolerance beside the published means."""
+    paper = published(dataset).ours
+    return [_beside(paper, place, *found.at(exponent)) for place, exponent in enumerate(paper.exponents)]
 
 
 def _beside(paper: Curve, place: int, risk: FloatArray, ks: FloatArray) -> Row:
@@ -86,6 +121,7 @@ def _beside(paper: Curve, place: int, risk: FloatArray, ks: FloatArray) -> Row:
     risk_off = float((risk.mean() - paper.risk[place]) / paper.risk_std[place])
     ks_off = float((ks.mean() - paper.ks[place]) / paper.ks_std[place])
     return {
+        "exponent": int(paper.exponents[place]),
         "risk": float(risk.mean()),
         "published_risk": float(paper.risk[place]),
         "risk_off": risk_off,
@@ -94,7 +130,7 @@ def _beside(paper: Curve, place: int, risk: FloatArray, ks: FloatArray) -> Row:
         "published_ks": float(paper.ks[place]),
         "ks_off": ks_off,
         "ks_errors": _standard_errors(ks, paper.ks[place], paper.ks_std[place]),
-        "within": max(abs(risk_off), abs(ks_off)) <= 1.0,
+        "off": max(abs(risk_off), abs(ks_off)),
     }
 
 
@@ -177,31 +213,53 @@ def below_published(frame: Columns, ours: str = "cdf_default") -> Columns:
 
 
 def solver_table(frame: Columns) -> Columns:
-    """For each solver and tolerance: means over splits and seeds, and the spread over seeds alone."""
+    """For each solver and tolerance: means over splits and seeds, and the spreads over either."""
     table: list[Row] = []
     for dataset in unique(frame, "dataset"):
-        for solver in unique(frame, "method"):
-            part = where(frame, dataset=dataset, method=solver)
-            for epsilon in unique(part, "epsilon"):
-                cell = where(part, epsilon=epsilon)
-                shape = len(unique(cell, "split")), -1
-                ks, risk, violation, gradient_map = (
-                    numbers(cell, name).reshape(shape)
-                    for name in ("ks_minority", "risk", "violation", "gradient_map")
-                )
-                table.append(
-                    {
-                        "dataset": dataset,
-                        "solver": solver,
-                        "epsilon": epsilon,
-                        "risk": float(risk.mean()),
-                        "ks": float(ks.mean()),
-                        "ks_over_seeds": float(ks.std(axis=1).mean()),
-                        "violation": float(violation.mean()),
-                        "gradient_map": float(gradient_map.mean()),
-                    }
-                )
+        for by in unique(frame, "by"):
+            family = where(frame, dataset=dataset, by=by)
+            for solver in unique(family, "method"):
+                part = where(family, method=solver)
+                names = {"dataset": dataset, "by": by, "solver": solver}
+                table += [
+                    names | {"epsilon": epsilon} | _over_seeds(where(part, epsilon=epsilon))
+                    for epsilon in unique(part, "epsilon")
+                ]
     return to_columns(table)
+
+
+def _over_seeds(cell: Columns) -> Row:
+    shape = len(unique(cell, "split")), -1
+    names = ("risk", "ks_minority", "violation", "gradient_map")
+    risk, ks, violation, gradient_map = (numbers(cell, name).reshape(shape) for name in names)
+    return {
+        "risk": float(risk.mean()),
+        "risk_spread": float(spread(risk.mean(axis=1))),
+        "ks": float(ks.mean()),
+        "ks_spread": float(spread(ks.mean(axis=1))),
+        "ks_over_seeds": float(ks.std(axis=1).mean()),
+        "violation": float(violation.mean()),
+        "gradient_map": float(gradient_map.mean()),
+    }
+
+
+def solvers_against_published(frame: Columns) -> Columns:
+    """The paper's five solvers on Communities: published, by the published formulas, and ours."""
+    table = where(solver_table(frame), dataset="communities")
+    rows: list[Row] = []
+    for solver, told in published("communities").solvers.items():
+        parts = {by: where(table, by=by, solver=solver) for by in unique(table, "by")}
+        for place, exponent in enumerate(told.exponents):
+            row: Row = {"solver": solver, "exponent": int(exponent)}
+            row |= {"told_risk": float(told.risk[place]), "told_ks": float(told.ks[place])}
+            row |= {"risk_std": float(told.risk_std[place]), "ks_std": float(told.ks_std[place])}
+            for by, part in parts.items():
+                away = np.abs(np.log2(numbers(part, "epsilon")) + exponent)
+                at = int(away.argmin())
+                row |= {f"{by}_{name}": part[name][at] for name in ("risk", "ks")}
+            if away[at] < 0.5:  # otherwise it was not run at this tolerance
+                rows.append(row)
+    return to_columns(rows)
 
 
 def timing_table(frame: Columns) -> Columns:

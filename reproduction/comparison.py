@@ -9,22 +9,24 @@ from sklearn.linear_model import LinearRegression
 
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.baselines import ADW, WassersteinBarycentre
-from evenhand.dual.grid import automatic_n_atoms, uniform_grid
 from evenhand.estimators import ParityRegressor
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.frontier import frontier
 from reproduction.frames import Row
-from reproduction.parity_step import PaperStep
+from reproduction.parity_step import PAPER_SOLVER, PaperStep, paper_grid
 from reproduction.rows import PaperRows, paper_classifier, paper_regressor, prepare
 from reproduction.runner import Cell
+from reproduction.variant import ablations
 
-PAPER_SOLVER = "sgd3+acsa2"
 ADW_ATOMS = 41  # over [0, 1], as in the published comparison
+VARIANT = "variant_"  # before the name of one of `ablations`
 
 
 def compute_comparison(cell: Cell) -> list[Row]:
     """Rows of one method on one split, one for each tolerance."""
     rows = prepare(cell.dataset, cell["scheme"], cell.split)
+    if cell.experiment == "published":
+        rows = rows.without_others()
     return [{"scheme": cell["scheme"], **row} for row in METHODS[cell.method](rows, cell)]
 
 
@@ -34,14 +36,21 @@ def _base(rows: PaperRows, cell: Cell) -> Iterator[Row]:
 
 
 def _base_on_grid(rows: PaperRows, cell: Cell) -> Iterator[Row]:
-    """The regressor's distance as the published code measures it: on the grid of the atoms."""
-    grid = uniform_grid(*rows.bounds, automatic_n_atoms(len(rows.split.unlabeled)))
+    """The regressor's distances as the published code measures them, between the cells of the grid.
 
-    def rounded(which: Any) -> Any:
-        places = np.digitize(rows.nuisances(which)[0], grid.atoms)
-        return grid.atoms[np.clip(places - 1, 0, None)]
-
-    yield {"epsilon": np.inf, **rows.measure(rounded)}
+    A score beyond the grid is in no cell; it counts in the total of all rows, and not in that of its group.
+    """
+    groups = rows.groups[rows.split.test]
+    scores, atoms = rows.nuisances(rows.split.test)[0], paper_grid(rows).atoms
+    everybody = np.cumsum(np.histogram(scores, atoms)[0]) / len(scores)
+    distances = []
+    for group in range(2):
+        inside = np.histogram(scores[groups == group], atoms)[0]
+        distances.append(float(np.abs(np.cumsum(inside) / inside.sum() - everybody).max()))
+    minority, majority = np.argsort(np.bincount(rows.groups)).tolist()
+    measured = rows.measure(lambda which: rows.nuisances(which)[0])
+    measured |= {"ks_minority": distances[minority], "ks_majority": distances[majority]}
+    yield {"epsilon": np.inf, **measured}
 
 
 def _base_plain(rows: PaperRows, cell: Cell) -> Iterator[Row]:
@@ -59,9 +68,21 @@ def _paper(rows: PaperRows, cell: Cell) -> Iterator[Row]:
         yield {"epsilon": 2.0**-exponent, **rows.measure_policy(step.policy(found.multipliers))}
 
 
+def _variant(rows: PaperRows, cell: Cell) -> Iterator[Row]:
+    """The published method by the formulas of its code; its runs had no seed, so each point has several."""
+    variant = dict(ablations())[cell.method.removeprefix(VARIANT)]
+    for exponent in cell["exponents"]:
+        step = variant.step(rows, 2.0**-exponent)
+        for seed in range(cell["n_seeds"]):
+            found = variant.solve(step, cell["budget"], (seed, cell.split, int(exponent)))
+            measured = rows.measure_policy(step.policy(found.multipliers))
+            yield {"epsilon": 2.0**-exponent, "seed": seed, **measured}
+
+
 def _batch(rows: PaperRows, cell: Cell) -> Iterator[Row]:
     """The deterministic solver on the paper's scores and group probabilities."""
-    template = ParityPostprocessor(parity=cell["parity"], bounds=rows.bounds, **dict(cell["options"]))
+    atoms = paper_grid(rows).atoms
+    template = ParityPostprocessor(parity=cell["parity"], atoms=atoms, **dict(cell["options"]))
     path = frontier(template, *rows.nuisances(rows.split.unlabeled), epsilons=cell["epsilons"])
     for model in path.models:
         yield {"epsilon": model.epsilon, **rows.measure_policy(model.policy_)}
@@ -150,4 +171,5 @@ METHODS: dict[str, Callable[[PaperRows, Cell], Iterator[Row]]] = {
     "adw_1": _adw,
     "adw_2": _adw,
     "barycentre": _barycentre,
+    **{f"{VARIANT}{name}": _variant for name, _ in ablations()},
 }

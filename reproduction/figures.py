@@ -10,7 +10,6 @@ from evenhand.plots.style import (
     COLOURS,
     EMPHASIS,
     GREY,
-    INK,
     MARKERS,
     figure_headline,
     group_line,
@@ -22,6 +21,7 @@ from evenhand.plots.style import (
 from reproduction.analysis import (
     SETTINGS,
     Curves,
+    ablation_table,
     against_published,
     curves,
     paired_differences,
@@ -30,6 +30,7 @@ from reproduction.analysis import (
 )
 from reproduction.frames import Columns, numbers, unique, where
 from reproduction.published import DATASETS, TITLES, published
+from reproduction.published_tables import HALF, SWITCHES, count_met
 
 KS_LABEL = "KS distance of the minority"
 RISK_LABEL = "Risk (mean squared error)"
@@ -44,28 +45,45 @@ NAMES = {
     "adw_1": "ADW-1",
     "adw_2": "ADW-2",
     "barycentre": "barycentre (sees the group)",
+    "variant_published": "the paper's method by the published formulas",
+}
+SHORT_NAMES = {  # above narrow panels
+    "base": "base model",
+    "variant_published": "published formulas",
+    "paper": "our solver",
+    "cdf": "cdf, exact",
+}
+SHOWN_SETTINGS = {  # in the figure of published points, the first two of them counted
+    "by the published formulas": "by the published formulas",
+    "ours": "by our solver of the paper's method",
+    "exact optimum": "exact optimum",
 }
 
 
 def draw_convergence(frame: Columns) -> Any:
-    """Unfairness and risk along the iterations; mean and one standard deviation over the splits."""
-    axes = subplots(2, 3, size=(11.0, 5.4), sharex="col")
+    """Unfairness of both groups and risk along the iterations; mean and one deviation over the splits."""
+    axes = subplots(2, 3, size=(11.0, 5.8), sharex="col")
     for column, dataset in enumerate(DATASETS):
         table = where(frame, dataset=dataset)
         shape = len(unique(table, "split")), -1
         iteration = numbers(table, "iteration").reshape(shape)[0]
-        for ax, name in zip(axes[:, column], ("ks_minority", "risk"), strict=True):
+        lines = ((0, "ks_minority", 0, "minority"), (0, "ks_majority", 1, "majority"), (1, "risk", 0, None))
+        for row, name, place, label in lines:
+            ax, look = axes[row, column], group_line(place)
             values = numbers(table, name).reshape(shape)
             mean, std = values.mean(axis=0), spread(values)
-            ax.fill_between(iteration, mean - std, mean + std, color=INK, alpha=0.15, linewidth=0)
-            ax.plot(iteration, mean, color=INK, linewidth=EMPHASIS)
+            ax.fill_between(iteration, mean - std, mean + std, color=look["color"], alpha=0.15, linewidth=0)
+            ax.plot(iteration, mean, **look, linewidth=EMPHASIS, label=label)
             tidy(ax)
         headline(axes[0, column], f"{TITLES[dataset]}: {_change(table, shape)}")
         axes[1, column].set_xlabel("Gradients of single rows")
+        axes[1, column].locator_params(axis="x", nbins=5)
         axes[0, column].set_ylim(bottom=0.0)
-    axes[0, 0].set_ylabel(KS_LABEL)
+    axes[0, 0].set_ylabel("KS distance from all rows")
     axes[1, 0].set_ylabel(RISK_LABEL)
-    return axes[0, 0].figure
+    return _with_legend(
+        axes.ravel(), "The minority's distance falls, and risk pays for it; bands are one deviation"
+    )
 
 
 def _change(table: Columns, shape: tuple[int, int]) -> str:
@@ -74,41 +92,83 @@ def _change(table: Columns, shape: tuple[int, int]) -> str:
 
 
 def draw_published(frame: Columns) -> Any:
-    """Our runs of the paper's method on both kinds of split, with the published points."""
-    axes = subplots(1, 3, size=(11.0, 4.4))[0]
+    """The published points with half and whole deviations, and the runs on the same splits."""
+    axes = subplots(1, 3, size=(11.0, 4.6))[0]
     for ax, dataset in zip(axes, DATASETS, strict=True):
         paper = published(dataset).ours
-        bars = {"xerr": paper.ks_std, "yerr": paper.risk_std, "elinewidth": 0.8, "ecolor": "0.7"}
         look = {"color": GREY, "marker": "s", "markerfacecolor": "white", "linestyle": "", "markersize": 6}
-        ax.errorbar(paper.ks, paper.risk, label="published, with its deviation", zorder=1, **look, **bars)
-        _line(ax, curves(frame, dataset, "code", "paper"), "ours, 80/10/10 as the code", 0)
-        _line(ax, curves(frame, dataset, "text", "paper"), "ours, 40/40/20 as the text", 1)
+        for share, width, colour in ((1.0, 0.8, "0.8"), (HALF, 2.4, "0.6")):
+            bars = {"xerr": share * paper.ks_std, "yerr": share * paper.risk_std, "elinewidth": width}
+            label = "published, with half and whole deviations" if share == HALF else None
+            ax.errorbar(paper.ks, paper.risk, label=label, zorder=1, ecolor=colour, **look, **bars)
+        for place, (setting, label) in enumerate(SHOWN_SETTINGS.items()):
+            _line(ax, curves(frame, dataset, *SETTINGS[setting]), label, place)
         _finish(ax, TITLES[dataset])
     axes[0].set_ylabel(RISK_LABEL)
     table = against_published(frame)
-    met = {name: where(table, setting=name)["within"] for name in list(SETTINGS)[:2]}
-    counts = [f"{sum(within)} of {len(within)} with {name}" for name, within in met.items()]
-    return _with_legend(axes, f"Within one published deviation in risk and distance: {', '.join(counts)}")
+    counts = []
+    for setting, label in list(SHOWN_SETTINGS.items())[:2]:
+        part = where(table, setting=setting)
+        counts.append(f"{count_met(part, HALF)} of {len(part['off'])} {label}")
+    return _with_legend(axes, f"Within half a published deviation in risk and distance: {', '.join(counts)}")
+
+
+def draw_ablation(frame: Columns) -> Any:
+    """Communities with one of the published formulas put right, beside the published mean."""
+    table = where(ablation_table(frame), dataset="communities")
+    switches = unique(table, "switch")
+    axes = subplots(1, 2, size=(11.0, 4.6), sharey=True)[0]
+    for ax, name, label in zip(axes, ("risk", "ks"), (RISK_LABEL, KS_LABEL), strict=True):
+        for place, exponent in enumerate((6, 8)):
+            part = where(table, exponent=exponent)
+            told = published("communities").ours
+            at = told.exponents.tolist().index(exponent)
+            mean, half = getattr(told, name)[at], HALF * getattr(told, f"{name}_std")[at]
+            ax.axvspan(mean - half, mean + half, color=COLOURS[place], alpha=0.15, linewidth=0)
+            ax.axvline(mean, color=COLOURS[place], linewidth=0.8)
+            look = {"color": COLOURS[place], "marker": MARKERS[place], "linestyle": "", "markersize": 6}
+            ax.plot(
+                numbers(part, name),
+                range(len(switches)),
+                **look,
+                label=f"epsilon = 2^\N{MINUS SIGN}{exponent}",
+            )
+        ax.set_yticks(range(len(switches)), [SWITCHES[switch] for switch in switches])
+        ax.set_xlabel(label)
+        ax.locator_params(axis="x", nbins=6)
+        tidy(ax)
+    axes[0].invert_yaxis()
+    text = "Communities: lines and bands are the published means and half deviations"
+    return _with_legend(axes, text)
 
 
 def draw_comparison(frame: Columns) -> Any:
-    """All methods on the paper's 40/40/20 splits: means over the splits, measured on the test rows."""
+    """All methods on the paper's 40/40/20 splits: means and deviations over the splits, on the test rows."""
     axes = subplots(1, 3, size=(11.0, 4.9))[0]
     for ax, dataset in zip(axes, DATASETS, strict=True):
         for place, method in enumerate(("cdf_default", "adw_2", "paper", "adw_1", "cdf", "barycentre")):
-            _line(ax, curves(frame, dataset, "text", method), NAMES[method], place)
+            _line(ax, curves(frame, dataset, "text", method), NAMES[method], place, bars=True)
         base = curves(frame, dataset, "text", "base")
         point = {"color": "black", "marker": "*", "markersize": 11, "linestyle": ""}
         ax.plot(base.ks.mean(), base.risk.mean(), label=NAMES["base"], zorder=4, **point)
         _finish(ax, TITLES[dataset])
     axes[0].set_ylabel(RISK_LABEL)
-    return _with_legend(axes, "Lower left is better: risk against unfairness on test rows, mean over splits")
+    text = "Lower left is better: risk against unfairness on test rows, mean and one deviation over splits"
+    return _with_legend(axes, text)
 
 
-def _line(ax: Any, found: Curves, label: str, place: int) -> None:
+def _line(ax: Any, found: Curves, label: str, place: int, bars: bool = False) -> None:
     ks, risk = found.ks.mean(axis=0), found.risk.mean(axis=0)
-    width = EMPHASIS if place == 0 else 1.2
-    ax.plot(ks, risk, **{**group_marker(place), "markersize": 3.5, "linewidth": width}, label=label)
+    look = {**group_marker(place), "markersize": 3.5, "linewidth": EMPHASIS if place == 0 else 1.2}
+    ax.plot(ks, risk, **look, label=label)
+    if bars:
+        _deviations(ax, (ks, spread(found.ks)), (risk, spread(found.risk)), look["color"])
+
+
+def _deviations(ax: Any, ks: tuple[AnyArray, AnyArray], risk: tuple[AnyArray, AnyArray], colour: str) -> None:
+    """One standard deviation to either side of each point, thin, below the lines."""
+    look = {"linestyle": "", "elinewidth": 0.7, "ecolor": colour, "alpha": 0.35, "zorder": 1}
+    ax.errorbar(ks[0], risk[0], xerr=ks[1], yerr=risk[1], **look)
 
 
 def draw_differences(frame: Columns) -> Any:
@@ -136,45 +196,59 @@ def draw_differences(frame: Columns) -> Any:
 
 
 def draw_solvers(frame: Columns) -> Any:
-    """The stochastic solvers: risk against unfairness, and the violation that is left."""
+    """The stochastic solvers, ours and by the published formulas, and the violation that ours leave."""
     table = solver_table(frame)
-    axes = subplots(2, 3, size=(11.0, 7.2))
+    axes = subplots(3, 3, size=(11.0, 10.4))
     for column, dataset in enumerate(DATASETS):
-        for place, solver in enumerate(unique(table, "solver")):
-            part = where(table, dataset=dataset, solver=solver)
-            epsilon, ks, risk, violation = (
-                numbers(part, name) for name in ("epsilon", "ks", "risk", "violation")
-            )
+        for place, solver in enumerate(unique(where(table, by="own"), "solver")):
             look = {**group_marker(place), "markersize": 4.0, "linewidth": 1.2}
-            axes[0, column].plot(ks, risk, **look, label=solver)
-            axes[1, column].plot(epsilon, violation, **look)
+            for row, by in enumerate(("own", "published")):
+                part = where(table, dataset=dataset, by=by, solver=solver)
+                if part["solver"]:
+                    _solver_line(axes[row, column], part, look, solver)
+            if (told := published(dataset).solvers.get(solver)) is not None:
+                points = {**look, "markersize": 7.0, "markerfacecolor": "none", "linestyle": ""}
+                axes[1, column].plot(told.ks, told.risk, **points)
+            part = where(table, dataset=dataset, by="own", solver=solver)
+            epsilon = numbers(part, "epsilon")
+            axes[2, column].plot(epsilon, numbers(part, "violation"), **look)
         limits = np.array([epsilon.min(), epsilon.max()])
-        axes[1, column].plot(limits, limits, color=GREY, linewidth=0.8, linestyle=":")
-        axes[1, column].set(xscale="log", yscale="log", xlabel="epsilon (dotted: violation = epsilon)")
-        tidy(axes[1, column])
-        _finish(axes[0, column], TITLES[dataset])
-    axes[0, 0].set_ylabel(RISK_LABEL)
-    axes[1, 0].set_ylabel("Largest violation on the rows of the fit")
-    return _with_legend(
-        axes.ravel(), "The paper's solvers at its budgets, mean over splits and seeds", columns=6
-    )
+        axes[2, column].plot(limits, limits, color=GREY, linewidth=0.8, linestyle=":")
+        axes[2, column].set(xscale="log", yscale="log", xlabel="epsilon (dotted: violation = epsilon)")
+        tidy(axes[2, column])
+        _finish(axes[0, column], f"{TITLES[dataset]}: ours")
+        open_points = ", open: published" if published(dataset).solvers else ""
+        _finish(axes[1, column], f"{TITLES[dataset].partition(' and ')[0]}: theirs{open_points}")
+    for ax in axes[:2, 0]:
+        ax.set_ylabel(RISK_LABEL)
+    axes[2, 0].set_ylabel("Ours: largest violation on the rows of the fit")
+    text = "The paper's solvers on its splits, ours and by the published formulas; bars are one deviation"
+    return _with_legend(axes.ravel(), text, columns=6)
+
+
+def _solver_line(ax: Any, part: Columns, look: dict[str, Any], label: str) -> None:
+    ks, risk = numbers(part, "ks"), numbers(part, "risk")
+    ax.plot(ks, risk, **look, label=label)
+    _deviations(ax, (ks, numbers(part, "ks_spread")), (risk, numbers(part, "risk_spread")), look["color"])
 
 
 def draw_synthetic(frame: Columns) -> Any:
     """Distributions of the predictions of four groups, before and after."""
-    axes = subplots(1, 3, size=(11.0, 3.9), sharey=True)[0]
-    for ax, method in zip(axes, ("base", "paper", "cdf"), strict=True):
+    methods = unique(frame, "method")
+    axes = subplots(1, len(methods), size=(11.0, 3.9), sharey=True)[0]
+    for ax, method in zip(axes, methods, strict=True):
         table = where(frame, method=method)
         for place, group in enumerate(unique(table, "group")):
             part = where(table, group=group)
             atom, mass = numbers(part, "atom"), numbers(part, "mass")
             density = _smoothed(mass) / (atom[1] - atom[0])
             ax.plot(atom, density, **group_line(place), linewidth=1.6, label=f"group {group}")
-        headline(ax, f"{NAMES[method].split(' (')[0].split(',')[0]}: largest KS {max(table['ks']):.2f}")
+        headline(ax, f"{SHORT_NAMES[method]}: KS {max(table['ks']):.3f}")
         ax.set_xlabel("Prediction, scaled to [\N{MINUS SIGN}1, 1]")
         tidy(ax)
     axes[0].set_ylabel("Density on the test rows")
-    return _with_legend(axes, "Four groups that are intervals of the first feature", columns=4)
+    text = "Four groups that are intervals of the first feature, with the largest KS distance of a group"
+    return _with_legend(axes, text, columns=4)
 
 
 def _smoothed(mass: AnyArray) -> AnyArray:
@@ -200,7 +274,8 @@ def _with_legend(axes: AnyArray, text: str, columns: int = 4) -> Any:
 
 FIGURES: dict[str, tuple[str, Callable[[Columns], Any]]] = {  # name -> (study, draw)
     "convergence": ("convergence", draw_convergence),
-    "published": ("comparison", draw_published),
+    "published": ("published", draw_published),
+    "ablation": ("published", draw_ablation),
     "comparison": ("comparison", draw_comparison),
     "differences": ("matched", draw_differences),
     "solvers": ("solvers", draw_solvers),

@@ -6,9 +6,8 @@ import numpy as np
 
 from evenhand.certificates import certify
 from evenhand.solvers import Batch, SolverResult, run, solve_lp
-from reproduction.comparison import PAPER_SOLVER
 from reproduction.frames import Row
-from reproduction.parity_step import PaperStep
+from reproduction.parity_step import PAPER_SOLVER, PaperStep
 from reproduction.rows import prepare
 from reproduction.runner import Cell
 

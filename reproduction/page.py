@@ -1,7 +1,7 @@
 """Write `reproduction.md` from the saved frames, without computing any of them again."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -12,19 +12,20 @@ import numpy as np
 from evenhand._utils.optional import import_optional
 from reproduction.analysis import (
     PAIRS,
-    SETTINGS,
-    against_published,
     below_published,
     curves,
     measured_on,
     oracle_table,
     paired_differences,
     solver_table,
+    solvers_against_published,
     timing_table,
 )
 from reproduction.figures import FIGURES, NAMES
 from reproduction.frames import Columns, numbers, read_about, read_csv, to_rows, unique, where
+from reproduction.markdown import markdown_table
 from reproduction.published import DATASETS, TITLES, published
+from reproduction.published_tables import HALF, published_tables
 
 PREFIX = "reproduction-"  # of the names of frames and figures
 ALWAYS = "always"  # name of the block that needs no frame
@@ -74,13 +75,13 @@ def draw_figures(frames: dict[str, Columns], folder: Path) -> None:
             pyplot.close(figure)
 
 
-def _provenance(out: Path, studies: Iterable[str]) -> str:
+def _provenance(out: Path, frames: Mapping[str, Columns]) -> str:
     """A table of how and when each frame was made."""
     rows = []
-    for study in studies:
+    for study, frame in frames.items():
         about = read_about(frame_path(out, study))
         machine = f"{about['machine']['cores']} cores, {about['machine']['processor']}"
-        splits = len(about["seeds"])
+        splits = max(len(unique(where(frame, **scheme), "split")) for scheme in _schemes(frame))
         link = f"[{study}](results/{PREFIX}{study}.csv)"
         # The cells of the first frames did not record their commit, which may be older than the run's.
         commits = ", ".join(about.get("computed_at", [f"put together at {about['commit']}"]))
@@ -89,16 +90,9 @@ def _provenance(out: Path, studies: Iterable[str]) -> str:
     return markdown_table(head, rows)
 
 
-def markdown_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A Markdown table of cells that are shown as they are.
-
-    >>> print(markdown_table(["a", "b"], [[1, 2]]))
-    | a | b |
-    | --- | --- |
-    | 1 | 2 |
-    """
-    cells = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(map(str, row))} |" for row in cells)
+def _schemes(frame: Columns) -> list[dict[str, str]]:
+    """The schemes of splits in a frame, as conditions on its rows; none where it has one alone."""
+    return [{"scheme": scheme} for scheme in unique(frame, "scheme")] or [{}]
 
 
 def _convergence(frame: Columns) -> dict[str, str]:
@@ -106,7 +100,8 @@ def _convergence(frame: Columns) -> dict[str, str]:
     for dataset in DATASETS:
         table = where(frame, dataset=dataset)
         shape = len(unique(table, "split")), -1
-        for name, label in (("ks_minority", "KS"), ("risk", "risk")):
+        measures = {"ks_minority": "KS, minority", "ks_majority": "KS, majority", "risk": "risk"}
+        for name, label in measures.items():
             values = numbers(table, name).reshape(shape)
             ends = values[:, [0, -1]].mean(axis=0)
             moved = np.sign(values[:, -1] - values[:, 0])
@@ -117,11 +112,7 @@ def _convergence(frame: Columns) -> dict[str, str]:
 
 
 def _comparison(frame: Columns) -> dict[str, str]:
-    published_table = against_published(frame)
     return {
-        "published_counts": _published_counts(published_table),
-        "published_tables": _published_tables(published_table),
-        "base": _base(frame),
         "adw": _adw(frame),
         "published_means": _published_means(frame),
         "calibration": _calibration(frame),
@@ -130,65 +121,6 @@ def _comparison(frame: Columns) -> dict[str, str]:
 
 def _matched(frame: Columns) -> dict[str, str]:
     return {"matched": _matched_table(frame), "tightest": _tightest(frame)}
-
-
-def _published_counts(table: Columns) -> str:
-    rows = []
-    for setting in SETTINGS:
-        parts = [where(table, dataset=dataset, setting=setting)["within"] for dataset in DATASETS]
-        rows.append([setting, *(f"{sum(within)} of {len(within)}" for within in parts)])
-    return markdown_table(["our run of the paper's method", *TITLES.values()], rows)
-
-
-def _published_tables(table: Columns) -> str:
-    texts = []
-    for dataset in DATASETS:
-        part = where(table, dataset=dataset, setting=list(SETTINGS)[1])
-        texts.append(f"**{TITLES[dataset]}**, 80/10/10, T = {published(dataset).budget}:")
-        texts.append(markdown_table(PUBLISHED_HEAD, map(_published_row, to_rows(part))))
-    return "\n\n".join(texts)
-
-
-PUBLISHED_HEAD = ["i (epsilon = 2^-i)", "risk", "published", "off", "KS", "published", "off", "within one"]
-
-
-def _published_row(row: dict[str, Any]) -> list[str]:
-    shown = [
-        f"{row['risk']:.5f}",
-        f"{row['published_risk']:.5f}",
-        f"{row['risk_off']:+.2f}",
-        f"{row['ks']:.4f}",
-        f"{row['published_ks']:.4f}",
-        f"{row['ks_off']:+.2f}",
-    ]
-    return [str(row["exponent"]), *shown, "yes" if row["within"] else f"no: {_outside(row)}"]
-
-
-def _outside(row: dict[str, Any]) -> str:
-    """Which of the two measures is outside, and how far, in standard errors of the two means."""
-    names = {"risk": "risk", "ks": "KS"}
-    return ", ".join(
-        f"{label} by {abs(row[f'{name}_errors']):.1f} s.e."
-        for name, label in names.items()
-        if abs(row[f"{name}_off"]) > 1.0
-    )
-
-
-def _base(frame: Columns) -> str:
-    rows = []
-    for dataset in DATASETS:
-        paper = published(dataset)
-        for scheme in ("text", "code"):
-            exact, grid = (curves(frame, dataset, scheme, name) for name in ("base", "base_on_grid"))
-            name = f"{TITLES[dataset]}, {'40/40/20' if scheme == 'text' else '80/10/10'}"
-            measured = _mean(exact.risk), _mean(exact.ks), _mean(grid.ks)
-            rows.append([name, *measured, f"{paper.base_risk:.5f}", f"{paper.base_ks:.5f}"])
-    head = ["base model", "risk", "KS", "KS on the grid", "published risk", "published KS"]
-    return markdown_table(head, rows)
-
-
-def _mean(values: Any) -> str:
-    return f"{values.mean():.5f} \N{PLUS-MINUS SIGN} {values.std():.5f}"
 
 
 def _adw(frame: Columns) -> str:
@@ -280,14 +212,28 @@ def _calibration(frame: Columns) -> str:
 
 
 def _solvers(frame: Columns) -> dict[str, str]:
-    table = solver_table(frame)
+    table = where(solver_table(frame), by="own")
     tightest = min(unique(table, "epsilon"))
     rows = []
     for row in to_rows(where(table, epsilon=tightest)):
         measured = [f"{row[name]:.4f}" for name in ("ks", "ks_over_seeds", "violation", "gradient_map")]
         rows.append([TITLES[row["dataset"]], f"`{row['solver']}`", f"{row['risk']:.5f}", *measured])
     head = ["data set", "solver", "risk", "KS", "KS, deviation over seeds", "violation", "gradient map"]
-    return {"solvers": markdown_table(head, rows)}
+    return {"solvers": markdown_table(head, rows), "five_solvers": _five_solvers(frame)}
+
+
+def _five_solvers(frame: Columns) -> str:
+    """Risk and KS of each solver at each tolerance: published, by the published formulas, ours."""
+    rows = []
+    for row in to_rows(solvers_against_published(frame)):
+        names = ("told", "published", "own")
+        shown = [f"{row[f'{name}_risk']:.4f} / {row[f'{name}_ks']:.3f}" for name in names]
+        risk_off = abs(row["published_risk"] - row["told_risk"]) / row["risk_std"]
+        ks_off = abs(row["published_ks"] - row["told_ks"]) / row["ks_std"]
+        met = "yes" if max(risk_off, ks_off) <= HALF else "no"
+        rows.append([f"`{row['solver']}`", row["exponent"], *shown, met])
+    head = ["solver", "i", "published", "by the published formulas", "ours", "formulas within half"]
+    return markdown_table(head, rows)
 
 
 def _synthetic(frame: Columns) -> dict[str, str]:
@@ -310,23 +256,20 @@ def _oracle(frame: Columns) -> dict[str, str]:
 
 
 def _timing(frame: Columns) -> dict[str, str]:
+    published_name = {"paper": "dp_postproc", "adw_1": "adw_1", "adw_2": "adw_2"}
     rows = []
     for row in to_rows(timing_table(frame)):
         paper = published(row["dataset"]).seconds
-        mine = paper["dp_postproc"] if row["method"] == "paper" else np.nan
-        ratios = [f"{row[f'{name}_over_it']:.1f}" for name in ("adw_1", "adw_2")]
-        theirs = [f"{paper[name] / mine:.0f}" if np.isfinite(mine) else "" for name in ("adw_1", "adw_2")]
-        rows.append([TITLES[row["dataset"]], NAMES[row["method"]], f"{row['seconds']:.3f}", *ratios, *theirs])
-    head = [
-        "data set",
-        "method",
-        "seconds",
-        "ADW-1 / it",
-        "ADW-2 / it",
-        "published: ADW-1 / it",
-        "ADW-2 / it",
-    ]
-    return {"timing": markdown_table(head, rows)}
+        told, ratios = "", ["", ""]
+        if name := published_name.get(row["method"]):
+            mean, deviation = paper[name]
+            told = f"{mean:.2f} \N{PLUS-MINUS SIGN} {deviation:.2f}"
+            ratios = [f"{paper[other][0] / mean:.1f}" for other in ("adw_1", "adw_2")]
+        ours = [f"{row[f'{name}_over_it']:.1f}" for name in ("adw_1", "adw_2")]
+        cells = [TITLES[row["dataset"]], NAMES[row["method"]], f"{row['seconds']:.3f}", told]
+        rows.append([*cells, *ours, *ratios])
+    head = ["data set", "method", "seconds", "published seconds", "ADW-1 / it", "ADW-2 / it"]
+    return {"timing": markdown_table([*head, "published: ADW-1 / it", "ADW-2 / it"], rows)}
 
 
 def _short(value: float) -> str:
@@ -334,6 +277,7 @@ def _short(value: float) -> str:
 
 
 TABLES: dict[str, Callable[[Columns], dict[str, str]]] = {  # block of page.md -> the tables in it, by name
+    "published": published_tables,
     "comparison": _comparison,
     "matched": _matched,
     "convergence": _convergence,

@@ -7,12 +7,20 @@ import numpy as np
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import Rows
 from evenhand.dual.costs import Squared
-from evenhand.dual.grid import automatic_n_atoms, paper_beta, uniform_grid
+from evenhand.dual.grid import Grid, automatic_n_atoms, paper_beta, uniform_grid
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.step import ParityStep
 from evenhand.solvers import SolverResult, make_solver, run
 from reproduction.rows import PaperRows
+
+PAPER_SOLVER = "sgd3+acsa2"  # of the paper's experiments
+
+
+def paper_grid(rows: PaperRows) -> Grid:
+    """`2 L + 1` atoms over the range of the target; scores beyond it are taken as they are."""
+    atoms = uniform_grid(*rows.bounds, automatic_n_atoms(len(rows.split.unlabeled))).atoms
+    return Grid(atoms, (-np.inf, np.inf))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,14 +35,14 @@ class PaperStep:
         """L = sqrt(n) and beta = sqrt(n) log2(sqrt(n)), as the paper's experiments have it.
 
         `prior` is "tau", the mean of the group probabilities of these rows, or "labels", the groups'
-        shares in the whole data set, as in the published code. Violations sum to the mean imbalance, which
+        shares in all rows of the split, as in the published code. Violations sum to the mean imbalance, which
         is then not zero, so that small epsilons have no exact solution: `ParityPostprocessor` refuses them.
         """
         scores, group_proba = rows.nuisances(rows.split.unlabeled)
         scored = Rows(scores, group_proba, tuple(range(group_proba.shape[1])), None)
-        shares = np.bincount(rows.groups) / len(rows.groups) if prior == "labels" else scored.group_mass()
+        shares = rows.group_shares() if prior == "labels" else scored.group_mass()
         step = ParityStep(
-            grid=uniform_grid(*rows.bounds, automatic_n_atoms(len(scores))),
+            grid=paper_grid(rows),
             parity=parity,
             cost=Squared(),
             group_prior=shares,

@@ -35,7 +35,8 @@ class Published:
     adw_2: Curve
     base_risk: float
     base_ks: float
-    seconds: dict[str, float]  # for one tolerance, by method
+    seconds: dict[str, tuple[float, float]]  # mean and deviation for one tolerance, by method
+    solvers: dict[str, Curve]  # the paper's five optimisers; empty where their figures were not written down
 
 
 @cache
@@ -55,7 +56,8 @@ def published(dataset: str) -> Published:
         adw_2=_curve(methods["adw_2"], methods["adw_2"]["eps_exponent_i"]),
         base_risk=table["base"]["risk_mean"],
         base_ks=table["base"]["ks_minority_mean"],
-        seconds={name: each["seconds_mean"] for name, each in methods.items()},
+        seconds={name: (each["seconds_mean"], each["seconds_std"]) for name, each in methods.items()},
+        solvers={name: _curve(each, grid) for name, each in table.get("solvers", {}).items()},
     )
 
 

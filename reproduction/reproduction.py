@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from reproduction.frames import count_cores, describe_run, to_columns, write_frame
+from reproduction.freshness import digest_cells
 from reproduction.page import frame_path, require_plots, write_page
 from reproduction.runner import Progress, made_at, run_cells
 from reproduction.studies import FULL, QUICK, STUDIES
@@ -32,7 +34,8 @@ def reproduce(
     quick : bool, default=False
         Use fewer splits and tolerances, in about a fifth of the time.
     only : str or iterable of str, default=None
-        Names of studies: convergence, comparison, matched, solvers, synthetic, oracle, timing. None: all.
+        Names of studies: convergence, published, comparison, matched, solvers, synthetic, oracle,
+        timing. None: all.
     n_jobs : int or None, default=None
         Cells computed at the same time; None is the number of cores. Times are measured one by one.
     progress : callable, default=None
@@ -55,8 +58,8 @@ def reproduce(
         report = None if progress is None else _shifted(progress, before, total)
         jobs = 1 if study.alone else n_jobs or count_cores()
         rows = run_cells(cells, study.compute, out / CELLS, n_jobs=jobs, progress=report)
-        made = {"study": study.name, "seeds": sorted({cell.split for cell in cells})}
-        made["computed_at"] = made_at(cells, out / CELLS)
+        made: dict[str, Any] = {"study": study.name, "seeds": sorted({cell.split for cell in cells})}
+        made |= {"computed_at": made_at(cells, out / CELLS), "cells": digest_cells(cells)}
         write_frame(to_columns(rows), frame_path(out, study.name), about | made)
         before += len(cells)
     return write_page(out)

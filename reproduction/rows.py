@@ -1,12 +1,15 @@
 """One split of a data set with the paper's two models fitted on it, and the measures on its test rows."""
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import train_test_split
 
 from evenhand import datasets
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
@@ -19,10 +22,12 @@ LOADERS: dict[str, Callable[[], Any]] = {
     "lawschool": datasets.load_law_school,
     "adult": datasets.load_adult,
 }
-SHARES = {  # labelled, unlabelled, test
-    "text": (0.4, 0.4, 0.2),  # as the paper says
-    "code": (0.8, 0.1, 0.1),  # as its published code does
+SCHEMES = {
+    "text": "40 % labelled, 40 % unlabelled, 20 % test rows, as the paper says; a new subsample each time",
+    "published": "the splits and models behind the published figures: 80 %, 10 %, 10 % of one subsample",
 }
+PUBLISHED_SUBSAMPLE = 42  # seed of the one subsample behind all published splits
+PUBLISHED_LAST = "bar1"  # the column that the published table of Law School has at its end
 MOST_OTHERS = 10_000  # at most so many rows outside of the paper's subsample are measured on
 
 Predict = Callable[[IntArray], AnyArray]  # row numbers -> pmf (n, n_atoms) or values (n,)
@@ -38,8 +43,15 @@ class PaperRows:
     bounds: tuple[float, float]  # of the target, over the whole data set
     split: datasets.PaperSplit
     others: IntArray  # rows outside of the paper's subsample: a large test set; none for Communities
-    regressor: Any
-    classifier: Any
+    scheme: str  # one of `SCHEMES`
+    regressor: Any = None
+    classifier: Any = None
+
+    def group_shares(self) -> FloatArray:
+        """Shares of the groups among the labelled, unlabelled and test rows."""
+        counts = np.bincount(self.groups[np.concatenate(self.split)])
+        shares: FloatArray = counts / counts.sum()
+        return shares
 
     def nuisances(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
         """Scores (n,) and group probabilities (n, n_groups)."""
@@ -66,7 +78,10 @@ class PaperRows:
         """The same rows with both models fitted anew."""
         features, target, groups = self.labels(self.split.labeled)
         regressor = paper_regressor().fit(features, target)
-        return replace(self, regressor=regressor, classifier=paper_classifier().fit(features, groups))
+        classifier = paper_classifier(self.scheme)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the published one stops before it converges
+            return replace(self, regressor=regressor, classifier=classifier.fit(features, groups))
 
     def without_others(self) -> "PaperRows":
         """The same rows, to be measured on the test rows alone."""
@@ -90,25 +105,48 @@ def _load(dataset: str) -> Any:
 
 @lru_cache(maxsize=4)
 def prepare(dataset: str, scheme: str, seed: int) -> PaperRows:
-    """The split `seed` of a data set by a scheme of `SHARES`, with the paper's models fitted."""
+    """The split `seed` of a data set by one of `SCHEMES`, with the paper's models fitted."""
     return prepare_bunch(_load(dataset), scheme, seed)
 
 
 def prepare_bunch(bunch: Any, scheme: str, seed: int) -> PaperRows:
     """The split `seed` of data in memory, as `prepare` does it for a file."""
-    split = datasets.paper_split(bunch, random_state=seed, shares=SHARES[scheme])
+    is_published = scheme == "published"
+    split = published_split(bunch, seed) if is_published else datasets.paper_split(bunch, random_state=seed)
     others = np.setdiff1d(np.arange(len(bunch.target)), np.concatenate(split))
     unfitted = PaperRows(
-        features=bunch.data,
+        features=bunch.data[:, _published_order(bunch.feature_names)] if is_published else bunch.data,
         target=bunch.target,
         groups=bunch.sensitive_features,
         bounds=(float(bunch.target.min()), float(bunch.target.max())),
         split=split,
         others=np.random.default_rng(seed).permutation(others)[:MOST_OTHERS],
-        regressor=None,
-        classifier=None,
+        scheme=scheme,
     )
     return unfitted.fit_models()
+
+
+def published_split(bunch: Any, seed: int) -> datasets.PaperSplit:
+    """The split `seed` (1 to 10) behind the published figures.
+
+    Where the paper works on a subsample it is the same one for all seeds. A first split of it gives the
+    labelled rows, and a second one halves the rest; so the parts have 80, 10 and 10 %.
+    """
+    groups = np.asarray(bunch.sensitive_features)
+    rows = np.arange(len(groups))
+    if (size := bunch.get("paper_sample_size")) is not None:
+        rows, _ = train_test_split(rows, test_size=1 - size / len(rows), random_state=PUBLISHED_SUBSAMPLE)
+    labeled, rest = train_test_split(rows, test_size=0.2, stratify=groups[rows], random_state=seed)
+    unlabeled, test = train_test_split(rest, train_size=0.5, stratify=groups[rest], random_state=seed)
+    return datasets.PaperSplit(labeled, unlabeled, test)
+
+
+def _published_order(names: Sequence[str]) -> list[int]:
+    """Places of the features in the order of the published tables.
+
+    It matters to a classifier that is stopped before it converges.
+    """
+    return sorted(range(len(names)), key=lambda place: names[place] == PUBLISHED_LAST)
 
 
 def paper_regressor() -> Any:
@@ -116,6 +154,10 @@ def paper_regressor() -> Any:
     return LinearRegression()
 
 
-def paper_classifier() -> Any:
-    """The paper's model of the group, with enough iterations to converge on unscaled features."""
-    return LogisticRegression(max_iter=5000)
+def paper_classifier(scheme: str = "text") -> Any:
+    """The paper's model of the group.
+
+    It has enough iterations to converge on unscaled features; on the published splits it has the 100 that
+    it had there.
+    """
+    return LogisticRegression() if scheme == "published" else LogisticRegression(max_iter=5000)

@@ -4,18 +4,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from reproduction.comparison import compute_comparison
+from reproduction.comparison import VARIANT, compute_comparison
 from reproduction.convergence import compute_convergence, compute_solvers
 from reproduction.oracle import compute_oracle
 from reproduction.published import DATASETS, published
 from reproduction.runner import Cell, Compute
 from reproduction.synthetic import compute_synthetic
 from reproduction.timing import compute_timing
+from reproduction.variant import SOLVERS as PUBLISHED_SOLVERS
+from reproduction.variant import ablations
 
 PAPER_BETA = ("beta", "paper")
 FIRST_FRESH_SPLIT = 1000  # seeds from here on were never used to choose anything
 PATIENT = (("min_iter", 50),)  # with these rounds ADW does better, and takes longer
-SOLVERS = ("sgd", "acsa", "acsa2", "sgd3", "sgd3+acsa", "sgd3+acsa2")
+OWN_SOLVERS = ("sgd", "acsa", "acsa2", "sgd3", "sgd3+acsa", "sgd3+acsa2")
 KS_TOLERANCES = (0.0, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5)
 
 Settings = dict[str, Any]
@@ -46,7 +48,7 @@ FULL = Scale(
     between=(3.0, 4.5, 5.5, 6.5, 7.0, 10.0),
     adw_exponents=(1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 16.0),
     solver_exponents=(1.0, 2.0, 4.0, 5.0, 6.0, 8.0, 16.0),
-    n_seeds=3,
+    n_seeds=5,
     n_records=100,
     oracle_splits=2,
     timing_rounds=3,
@@ -66,6 +68,9 @@ QUICK = Scale(
 )
 
 
+SCALES = {scale.name: scale for scale in (FULL, QUICK)}
+
+
 @dataclass(frozen=True, slots=True)
 class Study:
     """An experiment: its cells at a scale, and the function that computes one of them."""
@@ -76,33 +81,46 @@ class Study:
     alone: bool = False  # cells are timed, and must not share the machine
 
 
+def _published_cells(scale: Scale) -> Iterator[Cell]:
+    """The paper's method on the splits behind its figures, by the published formulas and by ours."""
+    for dataset in DATASETS:
+        budget = published(dataset).budget
+        exponents = tuple(published(dataset).ours.exponents.tolist())
+        points = {"exponents": exponents, "budget": budget}
+        own = points | {"prior": "tau"}
+        exact = {"parity": "pmf", "epsilons": tuple(2.0**-i for i in exponents), "options": (PAPER_BETA,)}
+        methods: dict[str, Settings] = {
+            "base": {},
+            "base_on_grid": {},
+            "paper": own,
+            "paper_prior": own | {"prior": "labels"},
+            "paper_2T": own | {"budget": 2 * budget},
+            "pmf": exact,
+            **{f"{VARIANT}{name}": points | {"n_seeds": scale.n_seeds} for name, _ in ablations()},
+        }
+        for split in range(scale.n_splits):
+            yield _cell("published", dataset, split, "paper", scheme="text", **own)
+            for method, settings in methods.items():
+                # the seeds of the published splits begin with one
+                yield _cell("published", dataset, split + 1, method, scheme="published", **settings)
+
+
 def _comparison_cells(scale: Scale) -> Iterator[Cell]:
     for dataset in DATASETS:
-        for split in range(scale.n_splits):
-            for scheme, methods in _comparison_settings(scale, dataset).items():
-                for method, settings in methods.items():
-                    yield _cell("comparison", dataset, split, method, scheme=scheme, **settings)
-
-
-def _comparison_settings(scale: Scale, dataset: str) -> dict[str, dict[str, Settings]]:
-    """Settings of the methods, by the scheme of the split."""
-    shared = _shared_settings(scale, dataset)
-    both: dict[str, Settings] = {"base": {}, "base_on_grid": {}, "base_plain": {}, **shared}
-    calibrated = {"models": "paper", "labels": "labelled", "epsilons": scale.tolerances}
-    return {
-        "text": {
-            **both,
+        shared = _shared_settings(scale, dataset)
+        calibrated = {"models": "paper", "labels": "labelled", "epsilons": scale.tolerances}
+        methods: dict[str, Settings] = {
+            "base": {},
+            "base_plain": {},
+            **shared,
             "cdf_default": _default_settings(scale),
             "cdf_sigmoid": calibrated | {"options": (PAPER_BETA, ("calibration", "sigmoid"))},
             "cdf_isotonic": calibrated | {"options": (PAPER_BETA, ("calibration", "isotonic"))},
             "barycentre": {"moved": (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)},
-        },
-        "code": {
-            **both,
-            "paper_prior": {**shared["paper"], "prior": "labels"},
-            "paper_2T": {**shared["paper"], "budget": 2 * published(dataset).budget},
-        },
-    }
+        }
+        for split in range(scale.n_splits):
+            for method, settings in methods.items():
+                yield _cell("comparison", dataset, split, method, scheme="text", **settings)
 
 
 def _matched_cells(scale: Scale) -> Iterator[Cell]:
@@ -144,18 +162,19 @@ def _default_settings(scale: Scale) -> Settings:
 def _convergence_cells(scale: Scale) -> Iterator[Cell]:
     for dataset in DATASETS:
         settings = {"exponent": 8.0, "budget": published(dataset).budget, "n_records": scale.n_records}
-        for split in range(scale.n_splits):
-            yield _cell("convergence", dataset, split, "paper", scheme="text", **settings)
+        for split in range(1, scale.n_splits + 1):
+            yield _cell("convergence", dataset, split, "paper", scheme="published", **settings)
 
 
 def _solver_cells(scale: Scale) -> Iterator[Cell]:
+    families = {"own": OWN_SOLVERS, "published": PUBLISHED_SOLVERS}
     for dataset in DATASETS:
         settings = {"exponents": scale.solver_exponents, "budget": published(dataset).budget}
-        for split in range(scale.n_splits):
-            for solver in SOLVERS:
-                yield _cell(
-                    "solvers", dataset, split, solver, scheme="text", n_seeds=scale.n_seeds, **settings
-                )
+        settings |= {"scheme": "published", "n_seeds": scale.n_seeds}
+        for split in range(1, scale.n_splits + 1):
+            for by, solvers in families.items():
+                for solver in solvers:
+                    yield _cell("solvers", dataset, split, solver, by=by, **settings)
 
 
 def _timing_cells(scale: Scale) -> Iterator[Cell]:
@@ -166,8 +185,8 @@ def _timing_cells(scale: Scale) -> Iterator[Cell]:
 
 
 def _synthetic_cells(scale: Scale) -> Iterator[Cell]:
-    for method in ("base", "paper", "cdf"):
-        yield _cell("synthetic", "four_groups", 0, method, epsilon=2.0**-8, budget=15_000)
+    for method in ("base", "variant_published", "paper", "cdf"):
+        yield _cell("synthetic", "four_groups", 0, method, epsilon=1e-6, budget=50_000)
 
 
 def _oracle_cells(scale: Scale) -> Iterator[Cell]:
@@ -188,6 +207,7 @@ STUDIES = {
     study.name: study
     for study in (
         Study("convergence", _convergence_cells, compute_convergence),
+        Study("published", _published_cells, compute_comparison),
         Study("comparison", _comparison_cells, compute_comparison),
         Study("matched", _matched_cells, compute_comparison),
         Study("solvers", _solver_cells, compute_solvers),

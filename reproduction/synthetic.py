@@ -5,11 +5,11 @@ import numpy as np
 from evenhand.datasets import make_paper_synthetic
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.metrics import ks_unfairness
-from reproduction.comparison import PAPER_SOLVER
 from reproduction.frames import Row
-from reproduction.parity_step import PaperStep
+from reproduction.parity_step import PAPER_SOLVER, PaperStep
 from reproduction.rows import prepare_bunch
 from reproduction.runner import Cell
+from reproduction.variant import Variant
 
 
 def compute_synthetic(cell: Cell) -> list[Row]:
@@ -24,8 +24,12 @@ def compute_synthetic(cell: Cell) -> list[Row]:
     elif cell.method == "paper":
         found = step.solve(PAPER_SOLVER, cell["budget"], cell.split)
         pmf = step.policy(found.multipliers).pmf(scores, group_proba)
+    elif cell.method == "variant_published":
+        step = Variant().step(rows, cell["epsilon"])
+        answer = Variant().solve(step, cell["budget"], cell.split)
+        pmf = step.policy(answer.multipliers).pmf(scores, group_proba)
     else:
-        options = {"epsilon": cell["epsilon"], "bounds": rows.bounds, "beta": "paper"}
+        options = {"epsilon": cell["epsilon"], "atoms": atoms, "beta": "paper"}
         model = ParityPostprocessor(parity="cdf", **options)
         pmf = model.fit(*rows.nuisances(rows.split.unlabeled)).predict_pmf(scores, group_proba)
     groups = rows.groups[rows.split.test]

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from time import perf_counter
 
 from evenhand.estimators.postprocessor import ParityPostprocessor
-from reproduction.comparison import PAPER_SOLVER, fit_adw
+from reproduction.comparison import fit_adw
 from reproduction.frames import Row
-from reproduction.parity_step import PaperStep
+from reproduction.parity_step import PAPER_SOLVER, PaperStep
 from reproduction.rows import PaperRows, prepare
 from reproduction.runner import Cell
 

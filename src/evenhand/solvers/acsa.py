@@ -30,6 +30,7 @@ class AcSa(StochasticSolver):
     regularisation: float | None = None
 
     noise: ClassVar[float] = 8.0  # c of the term c sigma^2 / (mu T) in the bound on the gap
+    stage_budget: ClassVar[float] = 4.0  # c of `T > c J sqrt(M / mu)`, which SGD3 around it asks for
 
     @property
     def name(self) -> str:
@@ -62,6 +63,7 @@ class AcSa2(AcSa):
     """
 
     noise: ClassVar[float] = 16.0
+    stage_budget: ClassVar[float] = 2.0**2.75
 
     @property
     def name(self) -> str:

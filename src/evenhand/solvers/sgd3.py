@@ -30,7 +30,8 @@ class Sgd3(StochasticSolver):
     regularisation : float or None
         mu. The theorem takes `2 sigma^2 / beta` with `beta = T / (8 log2 T)`. Since beta is the user's
         here, None keeps the dependence on T: `mu = 16 sigma^2 log2(T) / T`, a quarter of it with the own
-        SGD. A budget too small for the theorem (T < 4 J sqrt(M / mu)) doubles mu until it fits.
+        SGD. A budget too small for the theorem doubles mu until it fits: `T > c J sqrt(M / mu)` with
+        c = 4 for AC-SA and 2^(11/4) for AC-SA squared; the own SGD is held to the former.
     """
 
     inner: AcSa | None = None
@@ -66,9 +67,10 @@ class Sgd3(StochasticSolver):
         mu = 16.0 * constants.variance * math.log2(n_updates + 1) / n_updates
         if self.inner is None:
             mu *= OWN_SGD_SHARE
+        factor = AcSa.stage_budget if self.inner is None else self.inner.stage_budget
         while mu < constants.smoothness / 2.0:
             ratio = constants.smoothness / mu
-            if n_updates >= 4.0 * math.floor(math.log2(ratio)) * math.sqrt(ratio):
+            if n_updates >= factor * math.floor(math.log2(ratio)) * math.sqrt(ratio):
                 return mu
             mu *= 2.0
         return constants.smoothness / 2.0
