@@ -56,10 +56,12 @@ def where(columns: Mapping[str, Sequence[Any]], **wanted: Any) -> Columns:
 
     >>> where({"a": [1, 2, 1], "b": [3, 4, 5]}, a=1)["b"]
     [3, 5]
+    >>> where({"a": [1, 2, 1]})["a"]
+    [1, 2, 1]
     """
-    sought = tuple(wanted.values())
-    looked_at = zip(*(columns[name] for name in wanted), strict=True)
-    kept = [place for place, values in enumerate(looked_at) if values == sought]
+    n_rows = len(next(iter(columns.values()), ()))
+    sought = [(columns[name], value) for name, value in wanted.items()]
+    kept = [place for place in range(n_rows) if all(column[place] == value for column, value in sought)]
     return {name: [values[place] for place in kept] for name, values in columns.items()}
 
 
