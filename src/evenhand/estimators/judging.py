@@ -46,7 +46,7 @@ NOISE_SHARE = 0.6  # of the squared noise that is taken off
 LEAST_OVERFIT = 0.75  # share of the noise: a few fits may happen to agree
 FARTHEST = 0.5  # of what the farthest of several is beyond each: it is farthest in part by chance
 FIRST_SHARE = 0.8  # of epsilon that is tried first
-LEAST_SHARE = 0.2  # of epsilon: less costs risk, and hardly any distance
+LEAST_SHARE = 0.1  # of epsilon: less costs risk, and hardly any distance
 # Shares of epsilon that are promised: the most, what is aimed at, and where to stop. The models of all rows
 # differ from those of the folds, boosted trees so much that 3 % are kept back for it.
 MOST, AIM, ENOUGH = 0.97, 0.93, 0.89
