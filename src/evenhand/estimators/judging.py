@@ -51,6 +51,7 @@ LEAST_SHARE = 0.1  # of epsilon: less costs risk, and hardly any distance
 # differ from those of the folds, boosted trees so much that 3 % are kept back for it.
 MOST, AIM, ENOUGH = 0.97, 0.93, 0.89
 MOST_TRIES = 4
+LEAST_SLOPE = 0.3  # of a distance in its tolerance, between two that were tried
 MOST_TIMES = 100.0  # as many rows are worth a word; with more, it is the models that are to be mended
 
 
@@ -295,25 +296,30 @@ class ShareSearch:
     def note(self, ratio: float) -> None:
         """Take what the share promises, in epsilons, and choose the next one.
 
-        That is between the largest that does and the least that does not, on the line through both. As long
-        as all are on one side it is beyond them: a distance grows about one to one with its tolerance.
+        It is on the line through the largest that does and the least that does not, or, as long as all are on
+        one side, through the last two; at first a distance is taken to grow one to one with its tolerance.
         """
         self.tried.append((self.share, ratio))
         at_end = self.share == (LEAST_SHARE if ratio > MOST else 1.0)
         does = max((pair for pair in self.tried if pair[1] <= MOST), default=None)
         fails = min((pair for pair in self.tried if pair[1] > MOST), default=None)
-        slope = 1.0
+        (other, before), (self.share, ratio) = self.tried[-2:][0], self.tried[-1]
         if does is not None and fails is not None:
-            self.share, ratio = does
-            slope = (fails[1] - ratio) / max(fails[0] - self.share, np.finfo(float).tiny)
-            at_end = at_end or fails[0] <= self.share
+            (other, before), (self.share, ratio) = fails, does
+            at_end = at_end or other <= self.share
         self.done = at_end or ENOUGH <= ratio <= MOST
         if not self.done:
-            self.share = min(max(self.share + (AIM - ratio) / slope, LEAST_SHARE), 1.0)
+            slope = (before - ratio) / (other - self.share) if other != self.share else 1.0
+            step = (AIM - ratio) / max(slope, LEAST_SLOPE)
+            self.share = min(max(self.share + step, LEAST_SHARE), 1.0)
 
     def settled(self) -> float:
-        """The largest that was found to do, or the least there is."""
-        return max((share for share, ratio in self.tried if ratio <= MOST), default=LEAST_SHARE)
+        """The largest that was found to do, if need be with nothing kept back, or the least there is."""
+        for most in (MOST, 1.0):
+            shares = [share for share, ratio in self.tried if ratio <= most]
+            if shares:
+                return max(shares)
+        return LEAST_SHARE
 
 
 def fold_known_rows(rows: Rows, known: FloatArray, seed: int) -> list[JudgedFold]:
