@@ -273,18 +273,18 @@ def _encode(values: Any, n_rows: int, name: str, *, partial: bool = False) -> Gr
         distinct = dict.fromkeys(values)
     except TypeError as error:
         raise ValueError(f"{name} must hold labels, such as text or numbers: {error}.") from error
-    if partial:
-        distinct = {label: None for label in distinct if not is_missing(label)}
-    elif any(map(is_missing, distinct)):
+    there = [label for label in distinct if not is_missing(label)]
+    if len(there) < len(distinct) and not partial:
         missing = [row for row, label in enumerate(values) if is_missing(label)]
         raise ValueError(
             f"{name} is missing in {len(missing)} rows, the first of them row {missing[0]}: "
             "leave these rows out, or give them a label of their own."
         )
-    labels = sorted_labels(distinct)
+    labels = sorted_labels(there)
     place = {label: code for code, label in enumerate(labels)}
-    # of missing ones there may be many that are not equal to each other, such as NaN
-    codes = np.fromiter((place.get(label, UNKNOWN) for label in values), np.int64, len(values))
+    # of missing labels there may be many that are not equal to each other, such as NaN
+    find = place.__getitem__ if len(there) == len(distinct) else lambda label: place.get(label, UNKNOWN)
+    codes = np.fromiter(map(find, values), np.int64, len(values))
     plain = (label.item() if isinstance(label, np.generic) else label for label in labels)
     return Groups(tuple(plain), codes)
 

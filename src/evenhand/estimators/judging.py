@@ -306,7 +306,10 @@ def fold_known_rows(rows: Rows, known: FloatArray, seed: int) -> list[JudgedFold
     kept = rows.take(judged.places)
     members = Membership.of_cells(rows.groups, known[judged.places], rows.strata, kept.weights)
     scored = ScoredRows(kept.scores, kept.group_proba, members)
-    return [JudgedFold(kept.without(fold), scored, fold) for fold in judged.folds]
+    n_known = None
+    if rows.strata is None:  # within strata a row may be in none of them though its group is known
+        n_known = int(known[judged.places].any(axis=1).sum())
+    return [JudgedFold(kept.without(fold), scored, fold, n_known) for fold in judged.folds]
 
 
 def _rows_needed(found: Judgement, epsilon: FloatArray, confidence: float | None, n_rows: int) -> int | None:

@@ -110,9 +110,9 @@ def require_weighted(classifier: BaseEstimator) -> None:
     """Refuse a model of the group that cannot learn from probabilities, which are weights to it."""
     if _weight_argument(classifier) is None and not came_fitted(classifier):
         raise ValueError(
-            "Groups that are given as probabilities are learned from weighted rows, and sensitive_estimator="
-            f"{type(classifier).__name__} takes no sample_weight in its fit: choose a model that does, or pass "
-            "the likeliest group of each row."
+            "Groups that are given as probabilities are learned from weighted rows, but "
+            f"sensitive_estimator={type(classifier).__name__} takes no sample_weight in its fit: choose a "
+            "model that does, or pass the likeliest group of each row."
         )
 
 

@@ -17,8 +17,8 @@ from evenhand.exceptions import ProxyWarning
 PROXY = (
     "Groups are given as probabilities. Distances are then right only as far as the prediction tells nothing "
     "of a person's group that the probabilities do not tell: if those of a group whom the proxy takes for "
-    "others are also scored otherwise, it hides that. metrics.unfairness_bounds, and an audit, have the least "
-    "and the most that is possible, whatever the proxy hides."
+    "others are also scored otherwise, it hides that. metrics.unfairness_bounds and audit have the least and "
+    "the most that is possible, whatever the proxy hides."
 )
 
 
