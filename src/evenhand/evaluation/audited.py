@@ -11,7 +11,7 @@ from evenhand.metrics.distances import METRICS, find_distance, group_distances, 
 from evenhand.metrics.intervals import Intervals, bootstrap_intervals, dkw_intervals, mean_intervals
 from evenhand.metrics.losses import Loss, row_losses
 from evenhand.metrics.masses import Predictions
-from evenhand.metrics.membership import Membership, is_uncertain
+from evenhand.metrics.membership import Membership
 from evenhand.metrics.proxies import bound_distances
 from evenhand.metrics.resampling import MOST_POINTS, effective_sizes, noise_floor
 
@@ -103,7 +103,7 @@ def audit_part(
 
 def possible_columns(own: Audited, members: Membership, cells: IntArray | None) -> Columns:
     """What the distances may be, where groups are known by probabilities."""
-    if members.shares is None or not is_uncertain(members.shares):
+    if not members.by_proba:
         return {}
     standard = tuple(name for name in own.distances if name in METRICS)
     found = bound_distances(standard, own.given, members, cells)

@@ -125,6 +125,11 @@ class Membership:
         return self.weights is not None and bool((self.weights != self.weights[0]).any())
 
     @property
+    def by_proba(self) -> bool:
+        """Groups are known by probabilities alone, some of which are neither zero nor one."""
+        return self.shares is not None and self.shares.dtype != bool and is_uncertain(self.shares)
+
+    @property
     def counts_rows(self) -> bool:
         """Every row counts once, in one group: what distribution-free bounds need."""
         return self.shares is None and not self.has_weights
