@@ -17,6 +17,7 @@ from evenhand._utils.typing import FloatArray
 
 MOST_VARIABLES = 4000  # cells times points up to which the least distance is a linear program's
 TOLERANCE = 1e-7  # of these programs
+ROUNDING = 1e-12
 MOST_EVENTS = 12  # points up to which all sets of them are tried
 MOST_SIGNS = 10  # points up to which all signs of the differences are
 
@@ -62,6 +63,8 @@ class PossibleLaws:
             least = max(least, self._least_by_program(metric))
         elif metric != "mean":
             sharp = False
+        if least <= ROUNDING * max(most, 1.0):
+            least = 0.0
         return least, max(most, least), sharp
 
     def _ks(self) -> tuple[float, float, bool]:
