@@ -141,6 +141,27 @@ def test_missing_groups_go_with_strata_and_separate_attributes_and_classes():
     assert odds.certificate_.promise.n_rows == KNOWN.sum()
 
 
+def test_missing_groups_go_with_unlabelled_rows():
+    model = simple().fit(X, Y, sensitive_features=SOME, X_unlabeled=NEW.data[:3000])
+    assert (model.postprocessor_.n_rows_, model.certificate_.promise.n_rows) == (3000, KNOWN.sum())
+    told = np.array(["a", "b"], dtype=object)[NEW.sensitive_features[:3000]]
+    known = {"X_unlabeled": NEW.data[:3000], "sensitive_features_unlabeled": told}
+    assert simple().fit(X, Y, sensitive_features=SOME, **known).certificate_.calibration.n_rows == 3000
+    told[5] = None
+    with pytest.raises(ValueError, match="unlabeled is missing in 1 rows, the first of them row 5"):
+        simple().fit(X, Y, sensitive_features=SOME, **known)
+
+
+def test_many_rows_without_a_group_are_judged_beside_a_sample_of_them(monkeypatch):
+    monkeypatch.setattr("evenhand.estimators.judged_rows.MOST_JUDGED", 300)
+    monkeypatch.setattr("evenhand.estimators.judged_rows.LEAST_OF_KIND", 20)
+    folds = simple()._learn(X, Y, SOME).folds
+    assert folds[0].n_known == 300
+    assert 500 < folds[0].scored.members.n_rows <= 600
+    held_out = np.concatenate([fold.held_out for fold in folds])
+    np.testing.assert_array_equal(np.sort(held_out), np.arange(folds[0].scored.members.n_rows))
+
+
 def test_the_step_of_a_postprocessor_is_judged_by_the_rows_of_known_groups():
     model = eh.ParityPostprocessor(epsilon=0.1)
     model.fit(DATA.scores, PROBA, sensitive_features=SOME)
@@ -277,6 +298,27 @@ def test_soft_groups_go_with_classes_many_groups_and_a_policy_that_is_told_them(
         many.data, many.target, sensitive_features=many.group_proba
     )
     assert model.groups_.tolist() == [0, 1, 2, 3]
+    rare = many.group_proba.copy()
+    rare[:, :2] *= 0.1
+    rare = pd.DataFrame(rare / rare.sum(axis=1, keepdims=True), columns=list("abcd"))
+    with pytest.raises(ValueError, match="fewer than min_group_size=80 rows: 'a'"):
+        simple(min_group_size=80).fit(many.data, many.target, sensitive_features=rare)
+    merged = simple(min_group_size=80, small_groups="merge")
+    sizes = rare.sum()
+    small = [name for name in "abcd" if np.floor(sizes[name]) < 80]
+    merged.fit(many.data, many.target, sensitive_features=rare)
+    assert merged.groups_.tolist() == [*(name for name in "abcd" if name not in small), "other"]
+    np.testing.assert_allclose(merged.group_knowledge_.counts[-1], sizes[small].sum())
+
+
+def test_a_warning_of_a_proxy_is_at_the_line_of_the_user():
+    for measure in (metrics.unfairness, metrics.ks_unfairness, eh.audit, certify_held_out, unfairness_bounds):
+        with pytest.warns(ProxyWarning) as caught:
+            measure(DATA.scores, PROBA)
+        assert {each.filename for each in caught} == {__file__}
+    with pytest.warns(ProxyWarning) as caught:
+        simple(confidence=None).fit(X, Y, sensitive_features=PROBA)
+    assert caught[0].filename == __file__
 
 
 def test_an_audit_of_soft_groups_has_what_they_may_hide_and_the_truth_is_within():

@@ -143,14 +143,12 @@ def violations(rng, with_proxy):
     return outside
 
 
-@pytest.mark.parametrize("with_proxy", [True, False])
-def test_no_population_is_outside_its_bounds(with_proxy):
+def test_no_population_is_outside_its_bounds():
     rng = np.random.default_rng(0)
-    assert [violations(rng, with_proxy) for _ in range(25)] == [[]] * 25
+    assert [violations(rng, with_proxy=bool(number % 2)) for number in range(40)] == [[]] * 40
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("with_proxy", [True, False])
-def test_none_of_a_thousand_populations_with_dependent_proxy_errors_is_outside_its_bounds(with_proxy):
+def test_none_of_a_thousand_populations_with_dependent_proxy_errors_is_outside_its_bounds():
     rng = np.random.default_rng(1)
-    assert [violations(rng, with_proxy) for _ in range(1000)] == [[]] * 1000
+    assert [violations(rng, with_proxy=bool(number % 2)) for number in range(1000)] == [[]] * 1000

@@ -1,6 +1,5 @@
 """What held-out rows with known groups prove about the population."""
 
-import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,6 +10,7 @@ from evenhand._utils.frames import make_frame
 from evenhand._utils.labels import label_text
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import check_epsilon
+from evenhand._utils.warn import warn_user
 from evenhand.certificates.bounds import simultaneous_bounds
 from evenhand.certificates.deviations import (
     excess_width,
@@ -268,7 +268,7 @@ def certify_held_out(
     of_model = known_groups(predictions)
     found = named_groups(sensitive_features, n_rows, groups, of_model, partial=True)
     if by_proba := found.proba is not None and is_uncertain(found.proba):
-        warnings.warn(PROXY, ProxyWarning, stacklevel=2)
+        warn_user(PROXY, ProxyWarning)
     found = found if found.proba is None else draw_groups(found)
     found, predictions, X, told = take_known(found, predictions, X, sensitive_features)
     if len(found.labels) < 2:

@@ -1,6 +1,5 @@
 """The models of the outcome and of the group, learned and asked: what comes before the parity step."""
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
@@ -15,6 +14,7 @@ from sklearn.utils.validation import _num_samples, check_consistent_length
 from evenhand._utils.labels import UNKNOWN, Groups
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels, Rows, as_floats, check_weights, require_mass
+from evenhand._utils.warn import warn_user
 from evenhand.calibration import JOINT, CalibrationDiagnosis
 from evenhand.estimators.cells import CRITERIA, Cells
 from evenhand.estimators.draws import RandomState
@@ -333,7 +333,7 @@ class Learner(ABC):
             rows, columns = self._of_two_tables(data, folds, *sensitive_data)
         if rows.soft:
             require_weighted(self._group_classifier())
-            warnings.warn(PROXY, ProxyWarning, stacklevel=4)
+            warn_user(PROXY, ProxyWarning)
         return rows, self._cells(tuple(columns), rows)
 
     def _check_attributes(self, columns: Mapping[Hashable, Groups], used: AnyArray) -> list[Groups]:

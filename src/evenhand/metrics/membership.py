@@ -1,6 +1,5 @@
 """Who is in which group, as far as that is known, and what a row counts there."""
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import compress, product
@@ -12,6 +11,7 @@ from scipy import sparse
 from evenhand._utils.labels import Groups, combine_groups, read_one_sensitive
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import Labels
+from evenhand._utils.warn import warn_user
 from evenhand.exceptions import ProxyWarning
 
 PROXY = (
@@ -82,7 +82,7 @@ class Membership:
         if groups.proba is None:
             return rows, cls(groups.labels, groups.codes, weights=weights).require_rows()
         if is_uncertain(groups.proba):
-            warnings.warn(PROXY, ProxyWarning, stacklevel=5)
+            warn_user(PROXY, ProxyWarning)
         return rows, cls.of_proba(groups.labels, groups.proba, weights).require_rows()
 
     @classmethod

@@ -43,7 +43,7 @@ class UnfairnessBounds:
     least: FloatArray
     most: FloatArray
     n_cells: IntArray
-    sharp: AnyArray  # whether both can be reached, given what is known of the cells; otherwise they are wider
+    sharp: AnyArray  # whether both can be reached, by what is known of the cells; otherwise they are wider
 
     def to_dict(self) -> dict[Hashable, tuple[float, float, float]]:
         """Estimate, least and most by group."""
@@ -76,7 +76,8 @@ def unfairness_bounds(
 
     They hold whatever the dependence between the prediction and the errors of the proxy: all that is asked is
     that in each cell the mean probability is the share of the group. They are about the people of these rows
-    and take them for all there are: what chance adds is not in them (`audit` has intervals).
+    and take them for all there are: what chance adds is not in them (`audit` has intervals). A pmf counts as
+    the distribution of its row's prediction, however it is drawn.
 
     Parameters
     ----------
