@@ -445,3 +445,34 @@ def test_groups_of_other_people_that_cannot_serve_are_refused(case):
         eh.ParityClassifier(criterion="equalized_odds").fit(
             X, CLASSES, sensitive_data=(OTHER.data, OTHER.sensitive_features)
         )
+
+
+# the promise
+
+KNOWLEDGE = {
+    "all": lambda rows, other: {"sensitive_features": rows.sensitive_features},
+    "half": lambda rows, other: {
+        "sensitive_features": np.where(np.arange(2000) % 2 == 0, None, rows.sensitive_features)
+    },
+    "a fifth": lambda rows, other: {
+        "sensitive_features": np.where(np.arange(2000) % 5 != 0, None, rows.sensitive_features)
+    },
+    "probabilities": lambda rows, other: {"sensitive_features": rows.group_proba},
+    "other people": lambda rows, other: {"sensitive_data": (other.data, other.sensitive_features)},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("known", KNOWLEDGE)
+def test_the_promise_to_new_people_is_kept_on_average_whatever_is_known_of_the_groups(known):
+    settings, distances = {"n_groups": 2, "separation": 2.0}, []
+    new = make_population(100_000, random_state=999, **settings)
+    for seed in range(25):
+        rows = make_population(2000, random_state=100 + seed, **settings)
+        other = make_population(1000, random_state=500 + seed, **settings)
+        model = eh.ParityRegressor(LinearRegression(), LogisticRegression(), epsilon=0.06)
+        model.fit(rows.data, rows.target, **KNOWLEDGE[known](rows, other))
+        distances.append(max(metrics.ks_unfairness(model.predict_pmf(new.data), new.group_proba).values()))
+    error = np.std(distances) / np.sqrt(len(distances))
+    print(f"{known}: {np.mean(distances):.4f}, standard error {error:.4f}")  # noqa: T201  for docs/groups.md
+    assert np.mean(distances) <= 0.06 + 2.0 * error

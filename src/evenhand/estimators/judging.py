@@ -99,11 +99,12 @@ class Judgement:
     spread: FloatArray  # standard error of the distance
     n_fits: int  # behind these figures
     n_searched: int  # tolerances that are chosen beside each other
+    noise_share: float = NOISE_SHARE
 
     @property
     def systematic(self) -> FloatArray:
         """What is left without the noise, V."""
-        return np.sqrt(np.maximum(self.measured**2 - NOISE_SHARE * self.noise**2, 0.0))
+        return np.sqrt(np.maximum(self.measured**2 - self.noise_share * self.noise**2, 0.0))
 
     @property
     def expected(self) -> FloatArray:
@@ -222,6 +223,8 @@ class Judge:
             spread=total.std(axis=0),
             n_fits=len(self.folds),
             n_searched=int(_searched_together(self.step).max()) + 1,
+            # By probabilities chance is in the features alone, and that the step has fitted away.
+            noise_share=0.0 if members.by_proba else NOISE_SHARE,
         )
 
     def _fit(self, number: int, share: FloatArray) -> tuple[SoftmaxPolicy, FloatArray]:
