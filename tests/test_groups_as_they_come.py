@@ -200,6 +200,11 @@ def test_rows_set_aside_without_a_group_prove_nothing_and_do_no_harm():
         X, Y, sensitive_features=labels, X_calibration=OTHER.data, sensitive_features_calibration=some
     )
     assert model.certificate_.promise.n_rows == 400
+    certain = np.eye(2)[OTHER.sensitive_features]
+    model.fit(
+        X, Y, sensitive_features=labels, X_calibration=OTHER.data, sensitive_features_calibration=certain
+    )
+    assert model.certificate_.promise.n_rows == 600
 
 
 # known by probabilities
@@ -289,6 +294,8 @@ def test_soft_groups_go_with_classes_many_groups_and_a_policy_that_is_told_them(
         X, CLASSES, sensitive_features=PROBA
     )
     assert len(odds.groups_) == 4
+    separate = simple(attributes="separate").fit(X, Y, sensitive_features=PROBA)
+    assert separate.groups_.tolist() == [(0, "a"), (0, "b")]
     aware = simple(aware=True).fit(X, Y, sensitive_features=PROBA)
     told = pd.DataFrame(NEW.group_proba[:, ::-1], columns=["b", "a"])
     _, given = aware.predict_scores(NEW.data, sensitive_features=told)
@@ -336,6 +343,7 @@ def test_an_audit_of_soft_groups_has_what_they_may_hide_and_the_truth_is_within(
     assert all(possible.least <= list(truth.values()))
     assert all(possible.most >= list(truth.values()))
     assert "Whatever the probabilities of groups hide, it is between" in found.verdict
+    assert "possible: 0 to " in found._repr_html_()
     table = found.frame("pandas").query("measure == 'ks'")
     assert table["most"].tolist() == possible.most.tolist()
     direct = unfairness_bounds(values, proba, proxy=place)
@@ -367,7 +375,7 @@ def test_soft_groups_that_cannot_serve_are_refused_before_any_fit():
     with pytest.raises(ValueError, match=r"fractions.*sums to 2"):
         simple(estimator=Never()).fit(X, Y, sensitive_features=2 * PROBA)
     with pytest.raises(ValueError, match="must be labels: nothing is proved"):
-        simple(confidence=0.9).fit(
+        simple(estimator=Never(), confidence=0.9).fit(
             X, Y, sensitive_features=GROUPS, X_calibration=X, sensitive_features_calibration=PROBA
         )
     with pytest.raises(ValueError, match="nothing to bound"):

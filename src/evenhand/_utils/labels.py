@@ -67,6 +67,12 @@ class Groups:
         places = np.append(np.cumsum(there) - 1, UNKNOWN)
         return Groups(tuple(compress(self.labels, there)), places[codes], self.kind, proba)
 
+    def settled(self) -> "Groups":
+        """The same, by label where the probabilities name the group of every row."""
+        if self.proba is None or is_uncertain(self.proba):
+            return self
+        return replace(self, proba=None).take(slice(None))
+
     def at(self, rows: AnyArray) -> "Groups":
         """Some of the rows; groups keep their places, be they there or not."""
         proba = None if self.proba is None else self.proba[rows]
@@ -91,6 +97,11 @@ class Groups:
         for column, code in enumerate(places[:-1]):
             proba[:, code] += self.proba[:, column]
         return soft_groups(labels, proba, self.kind)
+
+
+def is_uncertain(proba: AnyArray) -> bool:
+    """Whether probabilities say more than who is in which group: some are neither zero nor one."""
+    return bool(((proba > 0.0) & (proba < 1.0)).any())
 
 
 def soft_groups(labels: Labels, proba: FloatArray, kind: str = "group") -> Groups:

@@ -33,7 +33,7 @@ from evenhand.certificates.samples import (
 )
 from evenhand.exceptions import ProxyWarning
 from evenhand.metrics import Membership
-from evenhand.metrics.membership import PROXY, is_uncertain
+from evenhand.metrics.membership import PROXY
 
 METHODS = ("melded", "hoeffding")
 # Parts of delta. Most of it goes to the upper bounds, on which tolerances are judged.
@@ -267,9 +267,9 @@ def certify_held_out(
         groups = list(epsilon)
     of_model = known_groups(predictions)
     found = named_groups(sensitive_features, n_rows, groups, of_model, partial=True)
-    if by_proba := found.proba is not None and is_uncertain(found.proba):
+    if by_proba := found.proba is not None:
         warn_user(PROXY, ProxyWarning)
-    found = found if found.proba is None else draw_groups(found)
+        found = draw_groups(found)
     found, predictions, X, told = take_known(found, predictions, X, sensitive_features)
     if len(found.labels) < 2:
         raise ValueError(

@@ -92,7 +92,10 @@ def named_groups(
     >>> named_groups(["a", "b"], 2, None, known=["a", "b", "c"]).labels
     ('a', 'b', 'c')
     """
-    there = (read_one_sensitive if partial else read_groups)(sensitive_features, n_rows)
+    if partial:
+        there = read_one_sensitive(sensitive_features, n_rows).settled()
+    else:
+        there = read_groups(sensitive_features, n_rows)
     if groups is not None:
         labels = tuple(dict.fromkeys(groups))
         unnamed = [label for label in there.labels if label not in labels]

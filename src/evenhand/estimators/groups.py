@@ -1,10 +1,8 @@
 """Which groups of the labelled rows a model is fitted for."""
 
-from dataclasses import replace
 from numbers import Integral
 
 from evenhand._utils.labels import OTHER, Groups, sorted_labels
-from evenhand.metrics.membership import is_uncertain
 
 PAIR = "(class, group)"  # kind of the groups of a model that tells classes apart, too
 
@@ -25,8 +23,7 @@ def check_groups(groups: Groups, *, min_group_size: int = 1, merge_small: bool =
     """
     if not isinstance(min_group_size, Integral) or min_group_size < 1:
         raise ValueError(f"min_group_size must be a positive integer: got {min_group_size!r}.")
-    if groups.proba is not None and not is_uncertain(groups.proba):  # probabilities that name the group
-        groups = replace(groups, proba=None).take(slice(None))
+    groups = groups.settled()
     small = _small_groups(groups, min_group_size)
     if small and merge_small:
         groups = groups.relabel([OTHER if label in small else label for label in groups.labels])

@@ -222,7 +222,7 @@ def encode_attributes(
     if not partial:
         require_known(next(iter(columns.values())), name)
     return [
-        match_groups(groups, labels, name)
+        match_groups(groups.settled(), labels, name)
         for groups, labels in zip(columns.values(), cells.groups, strict=True)
     ]
 

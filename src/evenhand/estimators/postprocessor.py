@@ -41,7 +41,6 @@ from evenhand.estimators.selection import Selection, is_cv, select
 from evenhand.estimators.streaming import PartialFit
 from evenhand.exceptions import PromiseWarning
 from evenhand.metrics.measure import ScoredRows
-from evenhand.metrics.membership import is_uncertain
 from evenhand.solvers import Callback, Solver, SolverResult, run_and_warn
 
 
@@ -315,8 +314,8 @@ class ParityPostprocessor(PartialFit):
             used = as_floats(sample_weight, "sample_weight") > 0
         n_rows = len(used)
         if rows.strata is None:
-            groups = read_one_sensitive(sensitive_features, n_rows)
-            if groups.proba is not None and is_uncertain(groups.proba):
+            groups = read_one_sensitive(sensitive_features, n_rows).settled()
+            if groups.proba is not None:
                 raise ValueError(
                     "sensitive_features must be labels here, None where one is not known: probabilities of "
                     "groups are what group_proba is for."

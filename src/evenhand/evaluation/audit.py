@@ -130,6 +130,9 @@ class Audit:
         for name, found in self.measures.items():
             floor = f" ({_short(self.floors[name].mean[group])})" if name in self.floors else ""
             between = f"{_short(found.low[group])} to {_short(found.high[group])}"
+            if self.possible is not None and name in self.possible:
+                possible = self.possible[name]
+                between += f"<br>possible: {_short(possible.least[group])} to {_short(possible.most[group])}"
             cells.append(f"<td>{_short(found.estimate[group])}{floor}<br><small>{between}</small></td>")
         return f"<tr>{''.join(cells)}</tr>"
 

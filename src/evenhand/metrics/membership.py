@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from evenhand._utils.labels import Groups, combine_groups, read_one_sensitive
+from evenhand._utils.labels import Groups, combine_groups, is_uncertain, read_one_sensitive
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import Labels
 from evenhand._utils.warn import warn_user
@@ -236,8 +236,3 @@ class Membership:
     def _is_known(self) -> bool:
         """Groups are known: there are few kinds of rows, and a row is in one group of a stratum at most."""
         return self.shares is None or self.shares.dtype == bool
-
-
-def is_uncertain(proba: FloatArray) -> bool:
-    """Whether probabilities say more than who is in which group: some are neither zero nor one."""
-    return bool(((proba > 0.0) & (proba < 1.0)).any())
