@@ -265,8 +265,7 @@ def certify_held_out(
     n_rows = count_rows(predictions, X)
     if groups is None and isinstance(epsilon, dict):
         groups = list(epsilon)
-    of_model = known_groups(predictions)
-    found = named_groups(sensitive_features, n_rows, groups, of_model, partial=True)
+    found = named_groups(sensitive_features, n_rows, groups, known_groups(predictions), partial=True)
     if by_proba := found.proba is not None:
         warn_user(PROXY, ProxyWarning)
         found = draw_groups(found)
