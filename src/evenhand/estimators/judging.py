@@ -31,14 +31,14 @@ from evenhand.certificates import Promise
 from evenhand.dual.imbalance import stratum_sums
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.step import ParityStep
+from evenhand.estimators.judged_rows import MOST_JUDGED as MOST_JUDGED
+from evenhand.estimators.judged_rows import JudgedRows
 from evenhand.metrics.masses import GroupMasses
 from evenhand.metrics.measure import ScoredRows
 from evenhand.metrics.membership import Membership
 from evenhand.solvers import Solver, Status, run
 
 AUTO, AVERAGE = "auto", "average"
-MOST_JUDGED = 20_000  # rows; on as many chance shows a distance of about .006
-LEAST_OF_KIND = 200  # rows of each group, or group and outcome, that has them
 N_FOLDS = 5  # of rows that come scored
 PRECISION = 0.02  # of a fit that is only measured, as a share of epsilon
 N_DRAWS = 100  # of the noise: its size is then known to 3 %
@@ -78,43 +78,13 @@ def confidence_level(confidence: Any) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JudgedRows:
-    """Labelled rows on which all that comes after the models is cross-fitted: all, or a sample of many."""
-
-    places: IntArray  # among the labelled rows, increasing
-    folds: list[IntArray]  # places among these of the rows that one and the same model scored
-
-    @classmethod
-    def choose(cls, folds: Sequence[IntArray], kinds: IntArray, seed: int = 0) -> "JudgedRows":
-        """All rows, or of many a sample, with more of a rare kind than its share.
-
-        A pmf of each judged row is held, so that their number must not grow with that of all rows. The rows
-        that a rare kind has too many are so few that everybody's distribution hardly feels them.
-        """
-        n_rows = len(kinds)
-        if n_rows <= MOST_JUDGED:
-            return cls(np.arange(n_rows), list(folds))
-        shuffled = np.random.default_rng(seed).permutation(n_rows)
-        by_kind = shuffled[np.argsort(kinds[shuffled], kind="stable")]
-        starts = np.cumsum(np.bincount(kinds)) - np.bincount(kinds)
-        rank = np.empty(n_rows, np.int64)  # of a row among those of its kind
-        rank[by_kind] = np.arange(n_rows) - starts[kinds[by_kind]]
-        chosen = rank < LEAST_OF_KIND
-        chosen[shuffled[:MOST_JUDGED]] = True
-        places = np.flatnonzero(chosen)
-        fold_of = np.empty(n_rows, np.int64)
-        for number, fold in enumerate(folds):
-            fold_of[fold] = number
-        return cls(places, [np.flatnonzero(fold_of[places] == number) for number in range(len(folds))])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class JudgedFold:
     """A fold, and all that the fit without it knows."""
 
     rows: Rows  # that the step without the fold learns from
     scored: ScoredRows  # all judged rows, as the maps without the fold see them; their groups are known
     held_out: IntArray  # places of the fold among them
+    n_known: int | None = None  # judged rows whose group is known; None: all
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,11 +99,12 @@ class Judgement:
     spread: FloatArray  # standard error of the distance
     n_fits: int  # behind these figures
     n_apart: int  # groups, or pairs of them, of which each may be the farthest
+    noise_share: float = NOISE_SHARE
 
     @property
     def systematic(self) -> FloatArray:
         """What is left without the noise, V."""
-        return np.sqrt(np.maximum(self.measured**2 - NOISE_SHARE * self.noise**2, 0.0))
+        return np.sqrt(np.maximum(self.measured**2 - self.noise_share * self.noise**2, 0.0))
 
     @property
     def expected(self) -> FloatArray:
@@ -174,6 +145,7 @@ class Judge:
         """The largest tolerance that keeps epsilon for new people, or the least where none does."""
         found = self._find_tolerance(confidence)
         epsilon, members = self.step.epsilon, self.folds[0].scored.members
+        n_rows = members.n_rows if self.folds[0].n_known is None else self.folds[0].n_known
         return Promise(
             groups=members.labels,
             epsilon=epsilon,
@@ -183,8 +155,8 @@ class Judge:
             expected=found.expected,
             bound=found.bound(confidence),
             confidence=confidence,
-            n_rows=members.n_rows,
-            rows_needed=_rows_needed(found, epsilon, confidence, members.n_rows),
+            n_rows=n_rows,
+            rows_needed=_rows_needed(found, epsilon, confidence, n_rows),
             due_to_models=found.systematic,
             within=members.strata is not None,
         )
@@ -250,6 +222,8 @@ class Judge:
             spread=total.std(axis=0),
             n_fits=len(self.folds),
             n_apart=int(_constrained_together(self.step).max()) + 1,
+            # By probabilities chance is in the features alone, and that the step has fitted away.
+            noise_share=0.0 if members.by_proba else NOISE_SHARE,
         )
 
     def _fit(self, number: int, share: FloatArray) -> tuple[SoftmaxPolicy, FloatArray]:
@@ -323,7 +297,10 @@ class ShareSearch:
 
 
 def fold_known_rows(rows: Rows, known: FloatArray, seed: int) -> list[JudgedFold]:
-    """Folds of rows that came scored, and whose groups are `known`: zeros and ones, (n_rows, n_groups)."""
+    """Folds of rows that came scored, and whose groups are `known`: zeros and ones, (n_rows, n_groups).
+
+    Rows that are in none serve the step alone.
+    """
     kinds = np.unique(known, axis=0, return_inverse=True)[1].ravel()
     shuffled = np.random.default_rng(seed).permutation(len(known))
     dealt = shuffled[np.argsort(kinds[shuffled], kind="stable")]
@@ -332,7 +309,10 @@ def fold_known_rows(rows: Rows, known: FloatArray, seed: int) -> list[JudgedFold
     kept = rows.take(judged.places)
     members = Membership.of_cells(rows.groups, known[judged.places], rows.strata, kept.weights)
     scored = ScoredRows(kept.scores, kept.group_proba, members)
-    return [JudgedFold(kept.without(fold), scored, fold) for fold in judged.folds]
+    n_known = None
+    if rows.strata is None:  # within strata a row may be in none of them though its group is known
+        n_known = int(known[judged.places].any(axis=1).sum())
+    return [JudgedFold(kept.without(fold), scored, fold, n_known) for fold in judged.folds]
 
 
 def _rows_needed(found: Judgement, epsilon: FloatArray, confidence: float | None, n_rows: int) -> int | None:
