@@ -119,7 +119,7 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
     >>> model = ParityRegressor(LinearRegression(), epsilon=0.05)
     >>> model = model.fit(data.data, data.target, sensitive_features=data.sensitive_features)
     >>> model.certificate_.promise.expected.round(3)  # for new people
-    array([0.048, 0.024])
+    array([0.04..., 0.02...])
     >>> model.certificate_.violation.round(3)  # on the rows of the fit
     array([0.04, 0.02])
     >>> model.predict(data.data[:4]).shape
