@@ -1,6 +1,6 @@
 """Who moved: new against old score, group by group."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,9 +8,10 @@ import numpy as np
 
 from evenhand._utils.frames import make_frame
 from evenhand._utils.typing import FloatArray, IntArray
+from evenhand._utils.validation import Labels
 from evenhand.metrics import Membership
 from evenhand.metrics._inputs import Blocks, as_vector
-from evenhand.plots.rows import PolicyModel, members_of, model_blocks, pmf_of
+from evenhand.plots.rows import ModelRows, members_of, pmf_of
 from evenhand.plots.style import (
     GREY,
     INK,
@@ -119,32 +120,47 @@ class MovementDisplay(Display):
     @classmethod
     def from_model(
         cls,
-        model: PolicyModel,
-        scores: Any,
-        group_proba: Any,
-        sensitive_features: Any = None,
-        *,
+        model: Any,
+        *rows: Any,
         sample_weight: Any = None,
         n_bins: int | None = None,
-        value_name: str = "score",
+        value_name: str | None = None,
+        label: Hashable = None,
+        **named: Any,
     ) -> "MovementDisplay":
-        """Display of scores, and of what a fitted `ParityPostprocessor` would draw for them.
+        """Display of scores, and of what a fitted model draws for them: `from_model(model, X, groups)`.
+
+        Of a classifier it is the probability of one class, and the chance that it is decided for.
 
         Parameters
         ----------
-        model : ParityPostprocessor
-        scores : array of shape (n_rows,)
-        group_proba : array of shape (n_rows, n_groups)
-        sensitive_features : array or data frame, optional
-            As in `from_predictions`. Without it a row counts in each group by `group_proba`.
-        sample_weight, n_bins, value_name
+        model : estimator
+            Fitted, with a parity step or as a baseline of this package; in a pipeline or a search, too.
+        *rows, **named
+            `X, sensitive_features`, or for a `ParityPostprocessor` `scores, group_proba,
+            sensitive_features`, in this order or by these names. Groups are as in `from_predictions`;
+            without them a row counts in each group of the model by its probability of being in it.
+        sample_weight, n_bins
             As in `from_predictions`.
+        value_name : str, default=None
+            As in `from_predictions`; "score", or "chance of <class>" by default.
+        label : label of a class, default=None
+            Of a classifier; the last of its classes by default.
         """
-        values = as_vector("scores", scores)
-        members = members_of(sensitive_features, len(values), sample_weight, group_proba)
-        bins = _Bins.of(values, members, n_bins)
-        moves = bins.moves_of_blocks(model_blocks(model, values, group_proba), model.atoms_)
-        return cls(members.labels, moves, value_name)
+        read = ModelRows.read(model, rows, named, sample_weight)
+        if read.before is None or not isinstance(read.after, Iterator):
+            raise TypeError(
+                f"{type(model).__name__} does not tell what its predictions were before: pass both to "
+                "MovementDisplay.from_predictions(old, new, sensitive_features)."
+            )
+        if read.classes is None:
+            bins = _Bins.of(read.before, read.members, n_bins)
+            moves = bins.moves_of_blocks(read.after, read.atoms)
+            return cls(read.members.labels, moves, value_name or "score")
+        place = len(read.classes) - 1 if label is None else _place_of(label, read.classes)
+        new = np.concatenate([block[:, place] for _, block in read.after])
+        moves = _Bins.of(read.before[:, place], read.members, n_bins).moves_of_values(new)
+        return cls(read.members.labels, moves, value_name or f"chance of {name_of(read.classes[place])}")
 
     def frame(self, backend: str | None = None) -> Any:
         """One row for each bin of each group: old score, mean and quantiles of the new one, share of rows.
@@ -308,6 +324,12 @@ def _moves_of_masses(masses: FloatArray, old: FloatArray, atoms: FloatArray) -> 
     total = masses.sum(axis=1)
     quantiles = np.stack([_quantiles(atoms, row) for row in masses])
     return Moves(old / total, masses @ atoms / total, quantiles, total / total.sum())
+
+
+def _place_of(label: Hashable, classes: Labels) -> int:
+    if label not in classes:
+        raise ValueError(f"label must be one of the classes {', '.join(map(str, classes))}: got {label!r}.")
+    return classes.index(label)
 
 
 def _quantiles(points: FloatArray, masses: FloatArray) -> FloatArray:
