@@ -268,7 +268,7 @@ class DistributionDisplay(Display):
         for place in range(n_groups):
             floor = n_groups - 1.0 - place
             heights = np.minimum(stage.density[[place, -1]] / full, 1.0)
-            ridge, all_rows = (floor + RIDGE * heights).tolist()
+            ridge, all_rows = (floor + self._ridge() * heights).tolist()
             line = {**group_line(place), "linestyle": "-"}
             ax.stairs(ridge, stage.edges, baseline=floor, fill=True, alpha=0.35, color=line["color"])
             ax.stairs(ridge, stage.edges, baseline=floor, linewidth=QUIET, **line)
@@ -285,6 +285,10 @@ class DistributionDisplay(Display):
             note = {"ha": "left", "va": "top", "fontsize": 7, "color": GREY, "transform": ax.transAxes}
             what = "shares of classes" if stage.has_classes else "densities"
             ax.text(0.0, 1.0, f"{what}; dashed: all rows", **note)
+
+    def _ridge(self) -> float:
+        """Height of a ridge that is full; classes fill its whole width, and leave room for a note above."""
+        return RIDGE if self.classes is None else 0.55
 
     def _note_spike(self, ax: Any, stage: Spread, place: int, full: float) -> None:
         """Say what share of the group is in its highest bin, where that bin was cut."""
@@ -303,10 +307,11 @@ class DistributionDisplay(Display):
 
     def _note_gap(self, ax: Any, stage: Spread, place: int) -> None:
         floor, side = len(self.groups) - 1.0 - place, _emptier_side(stage.density[place])
+        above, between = (0.3, "\n") if self.classes is None else (0.6, ", ")
         note = {"va": "bottom", "fontsize": 7, "transform": ax.get_yaxis_transform(), "bbox": SHEER}
         note |= {"ha": "left" if side == 0.0 else "right"}
-        chance = f"\nchance {stage.chance[place]:.2g}" if np.isfinite(stage.chance[place]) else ""
-        ax.text(side, floor + 0.3, f"gap {stage.gap[place]:.2g}{chance}", color=GREY, **note)
+        chance = f"{between}chance {stage.chance[place]:.2g}" if np.isfinite(stage.chance[place]) else ""
+        ax.text(side, floor + above, f"gap {stage.gap[place]:.2g}{chance}", color=GREY, **note)
 
     def _draw_curves(self, ax: Any, stage: Spread, first: bool) -> None:
         """The distributions, the farthest group in bold, and a bar where it is farthest from all rows."""
@@ -322,13 +327,15 @@ class DistributionDisplay(Display):
             ax.plot(*stage.curve(place), label=label, zorder=1.9, **OTHERS)
         self._draw_limits(ax, stage)
         _draw_gap(ax, stage)
-        ax.set_ylim(-0.02, 1.02)
+        # Shares of classes fill the width: the legend stands above them.
+        top = max(one.curve(place)[1].max() for one in self.stages for place in range(len(self.groups)))
+        ax.set_ylim(-0.02, 1.9 * top if stage.has_classes else 1.02)
         if first:
             ax.set_ylabel("Share of rows in it" if stage.has_classes else "Share of rows up to it")
         # Of the two corners that a distribution leaves empty, the emptier.
         position = np.interp(np.linspace(stage.edges[0], stage.edges[-1], 50), stage.points, stage.cdf[-1])
         corner = "lower right" if position.mean() > 0.4 else "upper left"
-        corner = "best" if stage.has_classes else corner
+        corner = "upper left" if stage.has_classes else corner
         title = "Gap to all rows"
         ax.legend(loc=corner, fontsize=7, title=title, title_fontsize=7, handlelength=2.6, **BACKDROP)
 

@@ -64,7 +64,7 @@ class Spread:
     def curve(self, place: int) -> tuple[FloatArray, FloatArray]:
         """Corners of a group's curve: the share up to each point, or the share of each class."""
         if not self.has_classes:
-            return np.repeat(self.points, 2)[1:], np.repeat(self.cdf[place], 2)[:-1]
+            return np.repeat(self.points, 2), np.append(0.0, np.repeat(self.cdf[place], 2)[:-1])
         shares = np.diff(self.cdf[place], prepend=0.0)
         return np.repeat(cell_borders(self.points), 2)[1:-1], np.repeat(shares, 2)
 
