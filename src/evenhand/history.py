@@ -119,6 +119,6 @@ class History:
 def _rows_in_words(rows: ScoredRows) -> str:
     """How many rows there are, and what is known of them: a display says what it measured on what."""
     known = rows.members.shares is None or rows.members.shares.dtype == bool
-    groups = "with known groups" if known else "counted in each group by its probability"
-    outcomes = "" if rows.target is not None else ", without outcomes"
-    return f"{len(rows.scores)} rows {groups}{outcomes}"
+    groups = "known groups" if known else "groups by their probabilities"
+    outcomes = "known outcomes" if rows.target is not None else "scores in place of outcomes"
+    return f"{len(rows.scores)} rows ({groups}, {outcomes})"

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from evenhand._utils.frames import make_frame
+from evenhand._utils.markup import cell, html_block
 from evenhand._utils.text import capital
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import as_floats
@@ -44,6 +45,25 @@ class Frontier:
     def __repr__(self) -> str:
         low, high = self.points[0].epsilon, self.points[-1].epsilon
         return f"<Frontier: {len(self.points)} models, epsilon from {low:.3g} to {high:.3g}>"
+
+    def _repr_html_(self) -> str:
+        """A table of tolerances for notebooks: what each costs and what it brings on the held-out rows."""
+        increases = zip(self.risk, self.risk_increase, self.max_ks, strict=True)
+        rows = [
+            (cell(point.epsilon), cell(ks), cell(risk, 4), "" if more != more else f"{more:+.1%}")
+            for point, (risk, more, ks) in zip(self.points, increases, strict=True)
+        ]
+        rows.append(("without parity", cell(self.base.largest("ks")), cell(self.base.risk, 4), ""))
+        if self.constant_risk is not None:
+            more = self.constant_risk / self.base.risk - 1.0 if self.has_target and self.base.risk else np.nan
+            told = "" if more != more else f"{more:+.1%}"
+            rows.append(("best constant", "0", cell(self.constant_risk, 4), told))
+        heads = ("Epsilon", "Largest distance (KS)", self._risk_name(), "Above that without parity")
+        note = (
+            "Epsilon is what was asked for on the rows of the fit; the distance (of the group that is farthest "
+            "from all rows) and the risk are of the rows in test=, or of those of the fit where none were given."
+        )
+        return html_block(f"{len(self.points)} models along a frontier", heads, rows, [note])
 
     @property
     def models(self) -> list[Any]:

@@ -330,6 +330,7 @@ class DistributionDisplay(Display):
         # Shares of classes fill the width: the legend stands above them.
         top = max(one.curve(place)[1].max() for one in self.stages for place in range(len(self.groups)))
         ax.set_ylim(-0.02, 1.9 * top if stage.has_classes else 1.02)
+        ax.set_yticks(np.linspace(0.0, 1.0, 6)[: 1 + int(np.ceil(5 * min(top, 1.0) - 1e-9))])
         if first:
             ax.set_ylabel("Share of rows in it" if stage.has_classes else "Share of rows up to it")
         # Of the two corners that a distribution leaves empty, the emptier.

@@ -9,7 +9,19 @@ import numpy as np
 from evenhand._utils.frames import make_frame
 from evenhand._utils.typing import FloatArray
 from evenhand.plots.labels import Obstacles, PointLabel, place_labels
-from evenhand.plots.style import GREY, INK, MARK, MARKERS, PALE, Display, headline, name_of, subplots, tidy
+from evenhand.plots.style import (
+    GREY,
+    INK,
+    MARK,
+    MARKERS,
+    PALE,
+    Display,
+    headline,
+    name_of,
+    short,
+    subplots,
+    tidy,
+)
 
 FAR = 0.8  # a constant farther above the points, in their range, is told at the border and not drawn to scale
 EPSILON = "\N{GREEK SMALL LETTER EPSILON}"
@@ -127,9 +139,9 @@ class FrontierDisplay(Display):
             distance += f" (chance alone: {self.chance:.2g})"
         name = self.risk_name.partition(" (")[0]
         name = name[:1].lower() + name[1:]
-        risk = f"{name} {self.base_risk:.2g} {arrow} {self.risk[least]:.2g}"
+        risk = f"{name} {short(self.base_risk)} {arrow} {short(self.risk[least])}"
         if self.constant_risk is not None:
-            risk += f" (best constant: {self.constant_risk:.2g})"
+            risk += f" (best constant: {short(self.constant_risk)})"
         return f"The price of parity: {distance}, {risk}"
 
     def _draw_intervals(self, ax: Any) -> None:
@@ -169,7 +181,7 @@ class FrontierDisplay(Display):
         if self.constant_risk is None:
             return []
         (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
-        text, height = f"best constant {self.constant_risk:.2g}", self.constant_risk
+        text, height = f"best constant {short(self.constant_risk)}", self.constant_risk
         shown = max(high, height + 0.08 * (high - low))
         if height > high + FAR * (high - low):
             text, height, shown = f"\N{UPWARDS ARROW} {text}, above the picture", high, high

@@ -23,6 +23,7 @@ from evenhand.plots.style import (
     headline,
     name_of,
     named_places,
+    short,
     signed,
     tidy,
 )
@@ -210,7 +211,7 @@ class MovementDisplay(Display):
         most = max(range(len(self.groups)), key=lambda place: abs(self.moves[place].mean_move))
         move = self.moves[most].mean_move
         way = "up" if move > 0 else "down"
-        return f"Group {name_of(self.groups[most])} moves most: {way} by {abs(move):.2g} on average"
+        return f"Group {name_of(self.groups[most])} moves most: {way} by {short(abs(move))} on average"
 
     def _draw_group(self, ax: Any, place: int) -> None:
         moves = self.moves[place]
@@ -236,7 +237,7 @@ class MovementDisplay(Display):
         named = named_places(sizes)
         rest = [place for place in range(len(self.groups)) if place not in named]
         for place in rest:
-            label = f"{len(rest)} others: up to {sizes[rest].max():.2g}" if place == rest[0] else None
+            label = f"{len(rest)} others: up to {short(sizes[rest].max())}" if place == rest[0] else None
             ax.plot(self.moves[place].old, self.moves[place].quantiles[:, 2], label=label, **OTHERS)
         for place in named:
             moves = self.moves[place]

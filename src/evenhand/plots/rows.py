@@ -134,10 +134,13 @@ class ModelRows:
         asked, two = find_parity(self.step.step_.parity).metric, len(self.atoms) == 2
         if asked != metric and not (two and asked in ("ks", "sup", "tv")):
             return None
-        by_group = dict(zip(self.step.groups_.tolist(), self.step.epsilon_.tolist(), strict=True))
-        if set(self.members.labels) <= set(by_group):
-            return np.array([by_group[label] for label in self.members.labels])
-        return None
+        groups, values, labels = self.step.groups_.tolist(), self.step.epsilon_, self.members.labels
+        by_group = dict(zip(groups, values.tolist(), strict=True))
+        if set(labels) <= set(by_group):
+            return np.array([by_group[label] for label in labels])
+        # Columns without names are 0, 1, ...: as many groups are taken to be the same, by other names.
+        nameless = groups == list(range(len(labels)))
+        return values.copy() if nameless and np.ptp(values) == 0.0 else None
 
     def measured(self, metric: str) -> tuple[GroupMasses, FloatArray]:
         """Masses of the model's predictions, and what chance alone would show, (n_groups,)."""

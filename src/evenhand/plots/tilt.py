@@ -13,7 +13,7 @@ from evenhand.dual.costs import Cost
 from evenhand.dual.imbalance import stratum_sums
 from evenhand.metrics._inputs import as_atoms
 from evenhand.plots.rows import PolicyModel, unwrap_model
-from evenhand.plots.style import Display, headline, name_of, signed, subplots
+from evenhand.plots.style import Display, headline, name_of, short, signed, subplots
 
 COLOUR_MAP = "cividis"  # lightness alone tells its order: for colour blindness and grey print alike
 PLATEAU = 0.1  # of the range of a group's bonus: what counts as its top
@@ -230,8 +230,7 @@ class TiltDisplay(Display):
         if self.classes is not None:
             return " or ".join(name_of(label) for label in self.classes[span[0] : span[1] + 1])
         low, high = self.atoms[span[0]], self.atoms[span[1]]
-        ends = [f"{end:.2g}".replace("-", "\N{MINUS SIGN}") for end in (low, high)]
-        return " to ".join(dict.fromkeys(ends))
+        return " to ".join(dict.fromkeys(short(end, 3) for end in (low, high)))
 
 
 def _cost_name(cost: Cost) -> str:

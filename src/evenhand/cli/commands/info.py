@@ -77,7 +77,7 @@ def describe(model: Any) -> dict[str, Any]:
     values = (
         f"classes {', '.join(classes)}"
         if classes
-        else f"{len(step.atoms_)} atoms from {low:.4g} to {high:.4g}"
+        else f"{len(step.atoms_)} possible predictions (atoms) from {low:.4g} to {high:.4g}"
     )
     return {
         "class": type(model).__name__,
