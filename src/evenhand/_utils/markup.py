@@ -27,7 +27,7 @@ def html_block(
 def cell(value: float | None, digits: int = 3) -> str:
     """A number for a table; a dash where there is none.
 
-    >>> cell(0.012345), cell(float("nan")), cell(None)
-    ('0.0123', '–', '–')
+    >>> cell(0.012345), cell(float("nan")) == cell(None) == "\N{EN DASH}"
+    ('0.0123', True)
     """
     return "\N{EN DASH}" if value is None or value != value else f"{value:.{digits}g}"

@@ -60,8 +60,9 @@ class Frontier:
             rows.append(("best constant", "0", cell(self.constant_risk, 4), told))
         heads = ("Epsilon", "Largest distance (KS)", self._risk_name(), "Above that without parity")
         note = (
-            "Epsilon is what was asked for on the rows of the fit; the distance (of the group that is farthest "
-            "from all rows) and the risk are of the rows in test=, or of those of the fit where none were given."
+            "Epsilon is what was asked for on the rows of the fit. The distance, of the group that is "
+            "farthest from all rows, and the costs are of the rows in test=, or of those of the fit where "
+            "none were given."
         )
         return html_block(f"{len(self.points)} models along a frontier", heads, rows, [note])
 

@@ -70,8 +70,9 @@ def _check(problem: DualProblem, max_size: int) -> None:
     if size > max_size:
         raise ValueError(
             f"The linear program is too large: {problem.n_rows} rows x {problem.n_atoms} atoms = {size} "
-            f"variables (atoms are the possible predictions), more than max_size = {max_size}. Use the batch solver with a large beta (its "
-            "certificate bounds the distance to this program), fewer atoms, or a subset of the rows."
+            f"variables (atoms are the possible predictions), more than max_size = {max_size}. Use the batch "
+            "solver with a large beta (its certificate bounds the distance to this program), fewer atoms, or "
+            "a subset of the rows."
         )
 
 

@@ -35,7 +35,8 @@ def info(
     )
     show_groups(loaded, found, terminal)
     terminal.say(
-        f"The parity step's risk is at most {max(certificate.optimality_gap, 0):.3g} above the best possible."
+        f"By the scores, the parity step costs at most {max(certificate.optimality_gap, 0):.3g} more than "
+        "the best possible."
     )
     if found["features"]:
         terminal.table(["feature", "kind"], list(found["features"].items()))
