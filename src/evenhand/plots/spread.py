@@ -49,8 +49,10 @@ class Spread:
         places = distance.argmax(axis=1)
         kept = _shown(points, cdf[-1], places)
         # A point's mass is spread over the cell around it: bins that do not match the atoms would comb.
-        borders = cell_borders(points)
-        reached = np.stack([np.interp(edges, borders, np.append(0.0, curve)) for curve in cdf])
+        width = float(edges[-1] - edges[0]) / len(edges)  # less than a bin: no cell leaves the picture
+        borders = np.ravel(cells(points, width), order="F")
+        levels = np.repeat(np.column_stack([np.zeros(len(cdf)), cdf]), 2, axis=1)[:, 1:-1]
+        reached = np.stack([np.interp(edges, borders, level) for level in levels])
         density = np.diff(reached, axis=1) / np.diff(edges)
         noise = np.full(len(masses), np.nan) if chance is None else chance
         gaps = distance.max(axis=1), points[places], noise
@@ -95,8 +97,12 @@ def common_edges(tables: list[GroupMasses], n_bins: int, has_classes: bool) -> F
         raise ValueError(f"n_bins must be at least 1: got {n_bins}.")
     if has_classes:
         return cell_borders(points_of(tables[0]))
-    ranges = np.array([_range(table) for table in tables])
-    return np.linspace(ranges[:, 0].min(), ranges[:, 1].max(), n_bins + 1)
+    ends = [(points_of(table), *_range(table)) for table in tables]
+    span = max(points[last] for points, _, last in ends) - min(points[first] for points, first, _ in ends)
+    reach = float(span) / n_bins or np.inf
+    low = min(cells(points, reach)[0][first] for points, first, _ in ends)
+    high = max(cells(points, reach)[1][last] for points, _, last in ends)
+    return np.linspace(low, high, n_bins + 1)
 
 
 def full_height(densities: list[FloatArray]) -> float:
@@ -133,13 +139,23 @@ def cell_borders(points: FloatArray) -> FloatArray:
     return np.concatenate([[first], middles, [last]])
 
 
-def _range(table: GroupMasses) -> tuple[float, float]:
-    """What the picture covers: all but the outermost rows, where these are far away."""
-    points = points_of(table)
-    total = np.cumsum(table.masses.sum(axis=0))
-    low, high = np.searchsorted(total / total[-1], [TRIMMED, 1.0 - TRIMMED])
+def cells(points: FloatArray, width: float) -> tuple[FloatArray, FloatArray]:
+    """Ends of the cell around each point; one that stands far from the others is no wider than a bin.
+
+    >>> cells(np.array([0.0, 5.0, 5.1, 5.2]), width=0.5)[1].round(2)
+    array([0.25, 5.05, 5.15, 5.25])
+    """
     borders = cell_borders(points)
-    return float(borders[low]), float(borders[min(int(high), len(points) - 1) + 1])
+    usual = float(np.median(np.diff(points))) if len(points) > 1 else 0.0
+    reach = max(width / 2, 2.0 * usual)
+    return np.maximum(borders[:-1], points - reach), np.minimum(borders[1:], points + reach)
+
+
+def _range(table: GroupMasses) -> tuple[int, int]:
+    """First and last point that the picture covers: all but the outermost rows, if these are far away."""
+    total = np.cumsum(table.masses.sum(axis=0))
+    first, last = np.searchsorted(total / total[-1], [TRIMMED, 1.0 - TRIMMED])
+    return int(first), min(int(last), len(total) - 1)
 
 
 def _shown(points: FloatArray, all_rows: FloatArray, needed: AnyArray) -> AnyArray:

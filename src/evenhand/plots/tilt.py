@@ -222,9 +222,7 @@ class TiltDisplay(Display):
             return "No prediction is favoured in any group: the parity step changes nothing"
         to, away = (self._span(_top(values)) for values in (row, -row))
         name = name_of(self.groups[place])
-        return (
-            f"For group {name} predictions of {to} are favoured, those of {away} avoided: most of all groups"
-        )
+        return f"Most in group {name}: predictions of {to} are favoured, those of {away} avoided"
 
     def _span(self, span: tuple[int, int]) -> str:
         if self.classes is not None:
