@@ -9,7 +9,7 @@ def html_block(
 ) -> str:
     """A table whose rows begin with a name, and a paragraph for each note; all text is escaped.
 
-    >>> html_block("Two groups", ["Group", "Gap"], [["<b>", "0.1"]], [])[45:]
+    >>> html_block("Two groups", ["Group", "Gap"], [["<b>", "0.1"]], [])[43:]
     '<tr><th>Group</th><th>Gap</th></tr></thead><tbody><tr><th>&lt;b&gt;</th><td>0.1</td></tr></tbody></table>'
     """
     head = "".join(f"<th>{escape(text)}</th>" for text in heads)

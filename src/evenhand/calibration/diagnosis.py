@@ -165,9 +165,9 @@ def diagnose_calibration(
     >>> proba = np.column_stack([1 - share, share])
     >>> print(diagnose_calibration(proba, codes, ["a", "b"], proba.mean(axis=0), scores=share))
     Calibration of the group probabilities on 4000 rows (in brackets: noise alone):
-      group  mean tau   share  calibration error      parity cost
-          a    0.5034  0.4955    0.0127 (0.0156)  0.0344 (0.0344)
-          b    0.4966  0.5045    0.0127 (0.0156)  0.0345 (0.0348)
+      group  mean proba   share  calibration error      parity cost
+          a      0.5034  0.4955    0.0127 (0.0156)  0.0344 (0.0344)
+          b      0.4966  0.5045    0.0127 (0.0156)  0.0345 (0.0348)
     No more than calibrated probabilities would show on as many rows.
     """
     known = check_known_rows(group_proba, codes, sample_weight, scores)
