@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -137,6 +138,18 @@ def test_without_groups_rows_count_by_the_probabilities_of_the_model():
     assert shown.groups == ("north", "south", "west")
     expected = ks_unfairness(model.predict_pmf(NEW.data), proba)
     np.testing.assert_allclose(shown.stages[-1].gap, list(expected.values()))
+
+
+@pytest.mark.parametrize("kind", [DistributionDisplay, MovementDisplay])
+def test_rows_without_a_group_are_left_out(kind):
+    model, known = fitted("regressor"), np.arange(len(NEW_GROUPS)) % 3 > 0
+    partial = np.where(known, NEW_GROUPS, None)
+    shown, without = (
+        kind.from_model(model, X, groups).frame("pandas")
+        for X, groups in ((NEW.data, partial), (NEW.data[known], NEW_GROUPS[known]))
+    )
+    columns = [name for name in shown if name != "chance"]  # which is drawn at random
+    pd.testing.assert_frame_equal(shown[columns], without[columns])
 
 
 def test_arguments_that_a_model_does_not_take_are_named():

@@ -11,6 +11,7 @@ __all__ = [
     "InterruptWarning",
     "PriorWarning",
     "PromiseWarning",
+    "ProxyWarning",
 ]
 
 
@@ -32,6 +33,10 @@ class PriorWarning(EvenhandWarning):
 
 class PromiseWarning(EvenhandWarning):
     """New people will see a larger distance between groups than was asked for."""
+
+
+class ProxyWarning(EvenhandWarning):
+    """Groups are known by probabilities alone, which hide what they err in together with the prediction."""
 
 
 class IndependenceWarning(EvenhandWarning):

@@ -99,6 +99,8 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
     atoms_ : array of shape (n_atoms,)
         What can be predicted.
     groups_ : array of shape (n_groups,)
+    group_knowledge_ : GroupKnowledge
+        Of how many rows the group was known, and how (docs/groups.md).
     certificate_ : Certificate
         What was reached on the rows of the parity step, how well calibrated the group probabilities are
         (`certificate_.calibration`), and what new people are promised (`certificate_.promise`).

@@ -12,6 +12,7 @@ from evenhand.metrics.losses import expected_losses, risk
 from evenhand.metrics.masses import GroupMasses
 from evenhand.metrics.measure import Measures, ScoredRows
 from evenhand.metrics.membership import Membership
+from evenhand.metrics.proxies import UnfairnessBounds, unfairness_bounds
 from evenhand.metrics.unfairness import (
     distance_to,
     ks_unfairness,
@@ -31,6 +32,7 @@ __all__ = [
     "Measures",
     "Membership",
     "ScoredRows",
+    "UnfairnessBounds",
     "accuracy",
     "decision_gaps",
     "distance_to",
@@ -43,6 +45,7 @@ __all__ = [
     "risk_interval",
     "tv_unfairness",
     "unfairness",
+    "unfairness_bounds",
     "unfairness_interval",
     "w1_unfairness",
 ]

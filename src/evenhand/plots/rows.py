@@ -220,10 +220,19 @@ def _named_rows(
 def members_of(
     sensitive_features: Any, n_rows: int, sample_weight: Any = None, group_proba: Any = None
 ) -> Membership:
-    """Rows in the groups that they are said to be in, or else in all of them by `group_proba`."""
+    """Rows in the groups that they are said to be in, or else in all of them by `group_proba`.
+
+    Rows whose group is missing are in none, and so in no curve.
+    """
     weights = None if sample_weight is None else check_weights(sample_weight, n_rows)
     if sensitive_features is not None or group_proba is None:
-        return Membership.read(sensitive_features, n_rows, weights)
+        rows, members = Membership.read_known(sensitive_features, n_rows, weights)
+        if members.n_rows == n_rows:
+            return members
+        cells = np.zeros((n_rows, len(members.labels)))
+        kinds = np.eye(len(members.labels)) if members.shares is None else members.shares
+        cells[rows] = kinds[members.codes]
+        return Membership.of_cells(members.labels, cells, None, weights)
     shares, labels = check_group_proba(group_proba, n_rows)
     return Membership.of_proba(labels, shares, weights).require_rows()
 
