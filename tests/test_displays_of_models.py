@@ -141,9 +141,12 @@ def test_without_groups_rows_count_by_the_probabilities_of_the_model():
 
 
 @pytest.mark.parametrize("kind", [DistributionDisplay, MovementDisplay])
-def test_rows_without_a_group_are_left_out(kind):
+def test_rows_without_a_group_are_left_out_and_counted(kind, pyplot):
     model, known = fitted("regressor"), np.arange(len(NEW_GROUPS)) % 3 > 0
     partial = np.where(known, NEW_GROUPS, None)
+    figure = kind.from_model(model, NEW.data, partial).plot().figure_
+    texts = [text.get_text() for ax in figure.axes for text in ax.texts] + [figure.get_suptitle()]
+    assert any("300 " in text and "without a group left out" in text.replace("\n", " ") for text in texts)
     shown, without = (
         kind.from_model(model, X, groups).frame("pandas")
         for X, groups in ((NEW.data, partial), (NEW.data[known], NEW_GROUPS[known]))

@@ -1,7 +1,7 @@
 """Predictions by group, before and after: densities, distributions, and the largest gap between them."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from evenhand._utils.validation import Labels, check_epsilon
 from evenhand.metrics import GroupMasses
 from evenhand.metrics._inputs import as_vector
 from evenhand.metrics.masses import Predictions
-from evenhand.plots.rows import ModelRows, chance_gaps, members_of, pmf_of
+from evenhand.plots.rows import ModelRows, chance_gaps, count_unknown, members_of, pmf_of
 from evenhand.plots.spread import Spread, common_edges, full_height, points_of
 from evenhand.plots.style import (
     EMPHASIS,
@@ -57,6 +57,8 @@ class DistributionDisplay(Display):
         The gap that was asked for.
     classes : tuple of labels, optional
         Names of the values, where these are classes.
+    n_unknown : int
+        Rows whose group is missing, which are in no curve.
 
     Attributes
     ----------
@@ -76,6 +78,7 @@ class DistributionDisplay(Display):
     value_name: str = "Prediction"
     epsilon: FloatArray | None = None
     classes: Labels | None = None
+    n_unknown: int = 0
 
     @classmethod
     def from_predictions(
@@ -100,7 +103,7 @@ class DistributionDisplay(Display):
             Values, or the probability of each atom; None to look at `before` alone.
         sensitive_features : array or data frame of shape (n_rows,) or (n_rows, n_columns)
             Labels, in one column or several; or the probability of each group where the label is not known,
-            columns of numbers that sum to one.
+            columns of numbers that sum to one. Rows whose group is missing are left out, and counted.
         atoms : array of shape (n_atoms,), optional
             Value of each column of a pmf.
         sample_weight : array of shape (n_rows,), optional
@@ -123,7 +126,8 @@ class DistributionDisplay(Display):
             sets.append(Predictions.read(as_vector("after", after, len(values)), None))
         tables = [(each.masses(members), chance_gaps(each, members)) for each in sets]
         asked = None if epsilon is None else np.array(check_epsilon(epsilon, members.labels))
-        return cls._from_tables(tables, n_bins, names, value_name, asked)
+        shown = cls._from_tables(tables, n_bins, names, value_name, asked)
+        return replace(shown, n_unknown=count_unknown(members))
 
     @classmethod
     def from_model(
@@ -170,7 +174,8 @@ class DistributionDisplay(Display):
         if before is not None:
             tables.insert(0, (before.masses(read.members), chance_gaps(before, read.members, metric)))
         names = ("Predictions",) if before is None else ("Before", "After")
-        return cls._from_tables(tables, n_bins, names, value_name, read.epsilon(metric), read.classes)
+        shown = cls._from_tables(tables, n_bins, names, value_name, read.epsilon(metric), read.classes)
+        return replace(shown, n_unknown=count_unknown(read.members))
 
     @classmethod
     def _from_tables(
@@ -284,7 +289,8 @@ class DistributionDisplay(Display):
         if first:
             note = {"ha": "left", "va": "top", "fontsize": 7, "color": GREY, "transform": ax.transAxes}
             what = "shares of classes" if stage.has_classes else "densities"
-            ax.text(0.0, 1.0, f"{what}; dashed: all rows", **note)
+            left_out = f" ({self.n_unknown} without a group left out)" if self.n_unknown else ""
+            ax.text(0.0, 1.0, f"{what}; dashed: all rows{left_out}", **note)
 
     def _ridge(self) -> float:
         """Height of a ridge that is full; classes fill its whole width, and leave room for a note above."""

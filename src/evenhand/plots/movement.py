@@ -11,7 +11,7 @@ from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import Labels
 from evenhand.metrics import Membership
 from evenhand.metrics._inputs import Blocks, as_vector
-from evenhand.plots.rows import ModelRows, members_of, pmf_of
+from evenhand.plots.rows import ModelRows, count_unknown, members_of, pmf_of
 from evenhand.plots.style import (
     GREY,
     INK,
@@ -62,6 +62,8 @@ class MovementDisplay(Display):
         One for each group.
     value_name : str
         What is predicted, with its unit.
+    n_unknown : int
+        Rows whose group is missing, which are left out.
 
     Attributes
     ----------
@@ -78,6 +80,7 @@ class MovementDisplay(Display):
     groups: tuple[Hashable, ...]
     moves: tuple[Moves, ...]
     value_name: str = "score"
+    n_unknown: int = 0
 
     @classmethod
     def from_predictions(
@@ -100,7 +103,7 @@ class MovementDisplay(Display):
             Values, such as means or draws, or the probability of each atom: as if all were drawn.
         sensitive_features : array or data frame of shape (n_rows,) or (n_rows, n_columns)
             Labels, in one column or several; or the probability of each group where the label is not known,
-            columns of numbers that sum to one.
+            columns of numbers that sum to one. Rows whose group is missing are left out, and counted.
         atoms : array of shape (n_atoms,), optional
             Value of each column of a pmf.
         sample_weight : array of shape (n_rows,), optional
@@ -116,7 +119,7 @@ class MovementDisplay(Display):
             moves = bins.moves_of_blocks(*pmf_of(new, "new", len(values), atoms))
         else:
             moves = bins.moves_of_values(as_vector("new", new, len(values)))
-        return cls(members.labels, moves, value_name)
+        return cls(members.labels, moves, value_name, count_unknown(members))
 
     @classmethod
     def from_model(
@@ -157,11 +160,12 @@ class MovementDisplay(Display):
         if read.classes is None:
             bins = _Bins.of(read.before, read.members, n_bins)
             moves = bins.moves_of_blocks(read.after, read.atoms)
-            return cls(read.members.labels, moves, value_name or "score")
+            return cls(read.members.labels, moves, value_name or "score", count_unknown(read.members))
         place = len(read.classes) - 1 if label is None else _place_of(label, read.classes)
         new = np.concatenate([block[:, place] for _, block in read.after])
         moves = _Bins.of(read.before[:, place], read.members, n_bins).moves_of_values(new)
-        return cls(read.members.labels, moves, value_name or f"chance of {name_of(read.classes[place])}")
+        name = value_name or f"chance of {name_of(read.classes[place])}"
+        return cls(read.members.labels, moves, name, count_unknown(read.members))
 
     def frame(self, backend: str | None = None) -> Any:
         """One row for each bin of each group: old score, mean and quantiles of the new one, share of rows.
@@ -211,7 +215,9 @@ class MovementDisplay(Display):
         most = max(range(len(self.groups)), key=lambda place: abs(self.moves[place].mean_move))
         move = self.moves[most].mean_move
         way = "up" if move > 0 else "down"
-        return f"Group {name_of(self.groups[most])} moves most: {way} by {short(abs(move))} on average"
+        left_out = f" ({self.n_unknown} rows without a group left out)" if self.n_unknown else ""
+        name = name_of(self.groups[most])
+        return f"Group {name} moves most: {way} by {short(abs(move))} on average{left_out}"
 
     def _draw_group(self, ax: Any, place: int) -> None:
         moves = self.moves[place]

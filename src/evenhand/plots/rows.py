@@ -237,6 +237,14 @@ def members_of(
     return Membership.of_proba(labels, shares, weights).require_rows()
 
 
+def count_unknown(members: Membership) -> int:
+    """Rows that are in no group, since theirs is missing."""
+    if members.shares is None:
+        return 0
+    nowhere: AnyArray = members.shares.sum(axis=1) == 0
+    return int(nowhere[members.codes].sum())
+
+
 def pmf_of(pmf: Any, name: str, n_rows: int, atoms: Any) -> tuple[Blocks, FloatArray]:
     """Checked blocks of a pmf, and the value of each of its columns."""
     table = np.asarray(pmf)
