@@ -351,7 +351,7 @@ class DistributionDisplay(Display):
         along, middle = stage.curve(-1)
         if self.epsilon is not None:
             asked = float(self.epsilon[stage.worst])
-            band = {"color": LIMIT, "alpha": 0.45, "linewidth": 0, "zorder": 1.2}
+            band = {"facecolor": LIMIT, "edgecolor": "0.55", "alpha": 0.45, "linewidth": 0.7, "zorder": 1.2}
             ax.fill_between(along, middle - asked, middle + asked, label=f"asked for: {asked:.2g}", **band)
         chance = float(stage.chance[stage.worst])
         if np.isfinite(chance):
