@@ -149,10 +149,6 @@ KEEPS_ALL = (  # these need the group of every row
     "baseline",
     "ADW",
     "certify_plugin",
-    "distribution",
-    "distribution of a model",
-    "movement",
-    "movement of a model",
 )
 
 

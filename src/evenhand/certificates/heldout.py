@@ -8,6 +8,7 @@ import numpy as np
 
 from evenhand._utils.frames import make_frame
 from evenhand._utils.labels import label_text
+from evenhand._utils.markup import cell, html_block
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import check_epsilon
 from evenhand._utils.warn import warn_user
@@ -131,12 +132,26 @@ class HeldOutCertificate:
 
     def __str__(self) -> str:
         """What is certified, and one sentence for each group."""
+        return "\n".join([self._title(), *("  " + verdict for verdict in self.verdicts())])
+
+    def _repr_html_(self) -> str:
+        """A table by group for notebooks, and one sentence for each."""
+        figures = self.estimate, self.lower, self.upper
+        rows = []
+        for place, group in enumerate(self.groups):
+            numbers = [cell(figure[place], 4) for figure in figures]
+            asked = [] if self.epsilon is None else [cell(self.epsilon[place], 4)]
+            rows.append((label_text(group), str(self.counts[place]), *numbers, *asked))
+        heads = ["Group", "Rows", "These rows show", "At least", "At most"]
+        heads += [] if self.epsilon is None else ["Asked for (epsilon)"]
+        return html_block(self._title().removesuffix(":"), heads, rows, self.verdicts())
+
+    def _title(self) -> str:
         whose = "the randomised predictor" if self.kind == "pmf" else "the predictor that gave these values"
-        title = (
+        return (
             f"With probability {1 - self.delta:.4g} over the choice of {self.n_rows} held-out rows, all of "
             f"this is true of {whose} in the population{self._provided()}:"
         )
-        return "\n".join([title, *("  " + verdict for verdict in self.verdicts())])
 
     def _provided(self) -> str:
         """Under which conditions: none, where the groups are known."""
