@@ -4,6 +4,7 @@ from evenhand import baselines, certificates, datasets, metrics, plots, solvers
 from evenhand._kernels.chunks import get_num_threads, set_num_threads
 from evenhand._utils.version import __version__
 from evenhand.dual import costs, parity
+from evenhand.dual.thresholds import Thresholds
 from evenhand.estimators import ParityClassifier, ParityRegressor, table_pipeline
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.audit import audit
@@ -16,6 +17,7 @@ __all__ = [
     "ParityClassifier",
     "ParityPostprocessor",
     "ParityRegressor",
+    "Thresholds",
     "__version__",
     "audit",
     "baselines",

@@ -9,6 +9,7 @@ __all__ = [
     "EvenhandWarning",
     "IndependenceWarning",
     "InterruptWarning",
+    "NothingAskedWarning",
     "PriorWarning",
     "PromiseWarning",
 ]
@@ -32,6 +33,10 @@ class PriorWarning(EvenhandWarning):
 
 class PromiseWarning(EvenhandWarning):
     """New people will see a larger distance between groups than was asked for."""
+
+
+class NothingAskedWarning(EvenhandWarning):
+    """What is asked for holds of any predictions."""
 
 
 class IndependenceWarning(EvenhandWarning):

@@ -16,7 +16,6 @@ from evenhand.cli.rows import LabelledRows, Parts, feature_kinds, read_rows
 from evenhand.cli.tasks import TASKS, Task, task_of
 from evenhand.cli.terminal import Terminal
 from evenhand.dual.costs import COSTS, Cost
-from evenhand.dual.parity import register_parity
 from evenhand.estimators.nuisances import default_classifier
 from evenhand.estimators.tabular import pipeline_kinds, table_pipeline
 from evenhand.modelfile import ModelFileError, UntrustedTypesError
@@ -107,8 +106,6 @@ def load_model(path: str, trusted: Sequence[str] | None = None) -> Any:
             "fitted "
             f"{' or '.join(able)}."
         )
-    if not isinstance(model.parity, str):  # measures are found by the names of notions
-        register_parity(model.parity)
     return model
 
 

@@ -11,7 +11,7 @@ from evenhand._utils.validation import Rows
 from evenhand.certificates import Promise
 from evenhand.certificates.samples import BOUNDED, HeldOutSample, read_sample
 from evenhand.certificates.sequence import SequenceCertificate, choose_in_sequence
-from evenhand.dual.parity import find_parity
+from evenhand.dual.parity import Thresholds, find_parity
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.step import ParityStep
 from evenhand.estimators.judging import MOST_JUDGED, JudgedRows, chance_shown
@@ -30,8 +30,9 @@ def prove_tolerance(
     Its rows are of known groups, and had no part in the models nor in the step. See `certify_sequence` for
     why trying several costs nothing.
     """
-    metric = find_parity(step.parity).metric
-    if metric not in BOUNDED:
+    notion = find_parity(step.parity)
+    metric = notion if isinstance(notion, Thresholds) else notion.metric
+    if metric not in (*BOUNDED, notion):
         raise ValueError(
             f"There is no proof for parity {step.make_parity().name!r}: only for distances "
             f"{', '.join(BOUNDED)}. Leave X_calibration out, and epsilon rests on cross-fitting."

@@ -35,7 +35,7 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
     sensitive_estimator : classifier with predict_proba, default=None
         Learns the group. None: logistic regression on imputed and scaled features, since parity rests on
         probabilities that mean what they say more than on sharp ones.
-    parity : {"cdf", "pmf", "mean", "tv", "w1"} or ParityNotion, default="cdf"
+    parity : {"cdf", "pmf", "mean", "tv", "w1", "thresholds"} or ParityNotion, default="cdf"
     epsilon : float, array of shape (n_groups,) or dict by group, default=0.05
     atoms : "auto", "cv", int or array, default="auto"
     bounds : "auto" or (low, high), default="auto"

@@ -12,7 +12,7 @@ from evenhand._utils.frames import make_frame
 from evenhand._utils.labels import label_text, read_groups
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.metrics._inputs import as_weights
-from evenhand.metrics.distances import METRICS, find_distance, group_distances, own_distances
+from evenhand.metrics.distances import METRICS, Metric, find_distance, group_distances, own_distances
 from evenhand.metrics.intervals import (
     Intervals,
     bootstrap_intervals,
@@ -186,6 +186,7 @@ def audit(
     given: Any = None,
     sample_weight: ArrayLike | None = None,
     loss: Loss = "squared",
+    parity: Metric | None = None,
     level: float = 0.95,
     n_boot: int = 200,
     random_state: int = 0,
@@ -219,6 +220,8 @@ def audit(
         Weight of each row.
     loss : {"squared", "absolute", "zero_one"} or callable, default="squared"
         As in `evenhand.metrics.risk`.
+    parity : str or parity notion, optional
+        A notion whose own distance is measured beside the others, such as `evenhand.Thresholds([...])`.
     level : float, default=0.95
         Of the intervals, and of the upper quantile of the noise floor.
     n_boot : int, default=200
@@ -239,9 +242,9 @@ def audit(
     0.0305 at this size: an imbalance beyond what chance explains.
     """
     check_level(level, n_boot)
-    own = _Audited.read("predictions", predictions, y, atoms, loss)
+    own = _Audited.read("predictions", predictions, y, atoms, loss, parity=parity)
     n_rows = own.given.n_rows
-    other = None if baseline is None else _Audited.read("baseline", baseline, y, atoms, loss, n_rows)
+    other = None if baseline is None else _Audited.read("baseline", baseline, y, atoms, loss, n_rows, parity)
     members = Membership.read(sensitive_features, n_rows, as_weights(sample_weight, n_rows))
     if given is not None:
         members = members.within(read_groups(given, n_rows, "given"))
@@ -296,7 +299,7 @@ class _Audited:
     means: FloatArray  # expected prediction, (n_rows,)
     losses: FloatArray | None  # expected loss, (n_rows,); None without outcomes
     least_loss: float
-    distances: tuple[str, ...]  # those that can be told
+    distances: tuple[Metric, ...]  # those that can be told
 
     @classmethod
     def read(
@@ -307,6 +310,7 @@ class _Audited:
         atoms: ArrayLike | None,
         loss: Loss,
         n_rows: int | None = None,
+        parity: Metric | None = None,
     ) -> "_Audited":
         given = Predictions.read(predictions, atoms, name)
         if given.points is None:
@@ -314,13 +318,18 @@ class _Audited:
         if n_rows not in (None, given.n_rows):
             raise ValueError(f"{name} needs one prediction per row: got {given.n_rows} for {n_rows} rows.")
         tied = given.pmf is not None or given.n_points * FEWEST_PER_ATOM <= given.n_rows
-        norms = [find_distance(metric) for metric in (*METRICS, *own_distances())]
+        wanted = {**dict.fromkeys(METRICS), **own_distances(parity)}
+        norms = {name: find_distance(asked or name) for name, asked in wanted.items()}
         return cls(
             given,
             given.means(),
             None if y is None else row_losses(y, predictions, atoms, loss),
             0.0 if isinstance(loss, str) else -np.inf,
-            tuple(each.name for each in norms if each.norm is not None and (tied or not each.needs_ties)),
+            tuple(
+                wanted[name] or name
+                for name, each in norms.items()
+                if each.norm is not None and (tied or not each.needs_ties)
+            ),
         )
 
     def part(self, rows: AnyArray | slice) -> "_Audited":
@@ -335,7 +344,7 @@ class _Audited:
     def estimates(self, members: Membership) -> dict[str, FloatArray]:
         """Measures of each group, without intervals."""
         masses, weights = self.given.masses(members), members.totals()
-        found = {name: group_distances(masses, name) for name in self.distances}
+        found = {find_distance(each).name: group_distances(masses, each) for each in self.distances}
         found["average"] = (members.totals(self.means) / weights)[:-1]
         if self.losses is not None:
             found["risk"] = (members.totals(self.losses) / weights)[:-1]
