@@ -53,7 +53,7 @@ def measured(fit: Any, fresh: Any, kind: str, parity: str, notion: str) -> list[
         scores, options = [data.data[:, :2].sum(axis=1) for data in (fit, fresh)], {"atoms": 31}
     (columns, strata), (fresh_columns, _) = columns_of(fit, notion), columns_of(fresh, notion)
     gaps = []
-    for epsilon in (EPSILON, 10.0):
+    for epsilon in (EPSILON, 0.99):
         step = eh.ParityPostprocessor(parity=parity, epsilon=epsilon, **options)
         step.fit(scores[0], columns, strata=strata)
         pmf = step.predict_pmf(scores[1], fresh_columns)

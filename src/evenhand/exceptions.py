@@ -7,6 +7,7 @@ __all__ = [
     "ConvergenceWarning",
     "DriftWarning",
     "EvenhandWarning",
+    "GroupInFeaturesWarning",
     "IndependenceWarning",
     "InterruptWarning",
     "NothingAskedWarning",
@@ -33,6 +34,10 @@ class PriorWarning(EvenhandWarning):
 
 class PromiseWarning(EvenhandWarning):
     """New people will see a larger distance between groups than was asked for."""
+
+
+class GroupInFeaturesWarning(EvenhandWarning):
+    """A feature is the group itself, in a model that is meant to do without."""
 
 
 class NothingAskedWarning(EvenhandWarning):

@@ -1,6 +1,6 @@
 """Text for messages."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 def plain(text: object) -> str:
@@ -20,6 +20,22 @@ def listed(words: Sequence[str], last: str = "and") -> str:
     'a, b and c'
     """
     return f" {last} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def some_of(labels: Iterable[object], most: int = 8) -> str:
+    """Labels as a message names them; of many, the first and how many more there are.
+
+    >>> some_of(["a", 1, "c"], most=2)
+    "'a', 1 and 1 more"
+    """
+    return some_words(map(repr, labels), most)
+
+
+def some_words(words: Iterable[str], most: int = 8) -> str:
+    """The first of many words, and how many more there are."""
+    every = list(words)
+    more = [f"{len(every) - most} more"] if len(every) > most else []
+    return " and ".join([", ".join(every[:most]), *more])
 
 
 def capital(text: str) -> str:

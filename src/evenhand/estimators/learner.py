@@ -15,6 +15,13 @@ from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels, as_floats, check_weights, require_mass
 from evenhand.calibration import JOINT
 from evenhand.estimators.cells import Cells
+from evenhand.estimators.checking import (
+    check_kind,
+    check_more_rows,
+    check_n_jobs,
+    require_same_order,
+    warn_of_group_in_features,
+)
 from evenhand.estimators.draws import RandomState
 from evenhand.estimators.group_model import GroupModel, fit_group_models
 from evenhand.estimators.groups import check_groups, check_small_groups
@@ -37,6 +44,7 @@ from evenhand.estimators.learning import (
 from evenhand.estimators.nuisances import (
     Fold,
     Labelled,
+    came_fitted,
     class_codes,
     default_classifier,
     fit_model,
@@ -44,8 +52,11 @@ from evenhand.estimators.nuisances import (
     make_folds,
     out_of_fold,
     report_fits,
+    require_groups,
+    require_known_groups,
     require_proba,
     require_table,
+    weight_parameter,
 )
 from evenhand.estimators.recalibration import (
     AUTO,
@@ -76,8 +87,8 @@ class Learner(ABC):
     random_state: RandomState
 
     @abstractmethod
-    def _base_estimator(self) -> BaseEstimator:
-        """The model of the outcome, unfitted."""
+    def _base_estimator(self, X: Any = None) -> BaseEstimator:
+        """The model of the outcome, unfitted; by default one that takes the columns of X."""
 
     @abstractmethod
     def _check_target(self, y: Any) -> AnyArray:
@@ -115,11 +126,24 @@ class Learner(ABC):
         X_unlabeled: Any = None,
         sensitive_features_unlabeled: Any = None,
         sample_weight: Any = None,
+        X_calibration: Any = None,
+        sensitive_features_calibration: Any = None,
     ) -> Learned:
-        """Fit the two models and score the rows of the parity step."""
+        """Fit the two models and score the rows of the parity step, once all that can be checked is.
+
+        Rows of a calibration are only checked.
+        """
+        more = (
+            ("unlabeled", X_unlabeled, sensitive_features_unlabeled),
+            ("calibration", X_calibration, sensitive_features_calibration),
+        )
         calibration = self._chosen_calibration()
         judges = is_for_new_people(self.confidence, knows_groups=True)
         data, attributes, cells, folds = self._labelled(X, y, sensitive_features, sample_weight)
+        self._check_models(data, attributes, cells, folds)
+        self._check_step(data, cells, X_unlabeled)
+        for name, other, labels in more:
+            check_more_rows(X, other, name, labels, cells)
         known = known_groups(attributes, cells, X_unlabeled, sensitive_features_unlabeled, self.aware)
         serve = X_unlabeled is None or judges or calibration == JOINT
         serve = serve or needs_labelled(cells, known, self.aware)
@@ -161,6 +185,29 @@ class Learner(ABC):
         classes = None if data.classes is None else np.unique(data.y)
         return Learned(models, cells, classes, diagnosis, rows, judged_by)
 
+    @abstractmethod
+    def _check_step(self, data: Labelled, cells: Cells, X_unlabeled: Any) -> None:
+        """Refuse parameters of the parity step, and warn of those that ask for nothing."""
+
+    def _check_models(
+        self, data: Labelled, attributes: list[Groups], cells: Cells, folds: list[Fold]
+    ) -> None:
+        """Refuse models that cannot learn what they are to; warn where they are told the group."""
+        check_n_jobs(self.n_jobs)
+        models = {"estimator": self._base_estimator(data.X)}
+        if not self.aware or cells.joint:
+            models["sensitive_estimator"] = classifier = self._group_classifier(data.X)
+            targets = model_targets(cells, attributes, data)
+            for groups in targets:
+                require_groups(groups, folds)
+                if came_fitted(classifier):
+                    require_known_groups(classifier, groups.labels)
+        if data.weights is not None:
+            for name, model in models.items():
+                weight_parameter(model, name)
+        if not self.aware:
+            warn_of_group_in_features(data.X, attributes, stacklevel=4)
+
     def _chosen_calibration(self) -> str | None:
         """The name that "auto" stands for: joint where epsilon is for new people."""
         check_calibration(self.calibration)
@@ -175,9 +222,10 @@ class Learner(ABC):
         """
         if serve:
             report_fits("outcome", 0, folds)
-        estimator = fit_model(self._base_estimator(), data.X, data.y, data.weights, "estimator")
+        model = self._base_estimator(data.X)
+        estimator = fit_model(model, data.X, data.y, data.weights, "estimator")
         if serve:
-            score = partial(self._score_fold, estimator)
+            score = partial(self._score_fold, model, estimator)
             return estimator, out_of_fold(score, data, folds, self.n_jobs, "outcome")
         return estimator, self._scores(estimator, data.X, data.classes)
 
@@ -193,7 +241,9 @@ class Learner(ABC):
         if self.aware and not cells.joint:
             return [], []
         targets = model_targets(cells, attributes, data)
-        return fit_group_models(self._group_classifier(), data, targets, folds, calibration, self.n_jobs)
+        return fit_group_models(
+            self._group_classifier(data.X), data, targets, folds, calibration, self.n_jobs
+        )
 
     def _raw_rows(self, models: Models, X: Any, cells: Cells, known: Sequence[Groups] | None) -> RawRows:
         """Rows as fitted models see them; their groups are `known` to aware models alone."""
@@ -203,17 +253,16 @@ class Learner(ABC):
         )
         return RawRows(outputs, factor_codes(X, self.conditional_on, cells), None)
 
-    def _group_classifier(self) -> BaseEstimator:
+    def _group_classifier(self, X: Any = None) -> BaseEstimator:
         if self.sensitive_estimator is None:
-            return default_classifier()
+            return default_classifier(X)
+        check_kind(self.sensitive_estimator, "sensitive_estimator", "classifier", "Groups are classes.")
         require_proba(self.sensitive_estimator)
         return self.sensitive_estimator
 
-    def _score_fold(self, warm_start_from: Any, data: Labelled, X: Any) -> FloatArray:
+    def _score_fold(self, model: BaseEstimator, warm_start_from: Any, data: Labelled, X: Any) -> FloatArray:
         """Scores of X by a model fitted on `data`, started from one that was fitted on all labelled rows."""
-        estimator = fit_model(
-            self._base_estimator(), data.X, data.y, data.weights, "estimator", warm_start_from
-        )
+        estimator = fit_model(model, data.X, data.y, data.weights, "estimator", warm_start_from)
         return self._scores(estimator, X, data.classes)
 
     def _labelled(
@@ -230,6 +279,7 @@ class Learner(ABC):
         used = np.ones(len(target), bool)
         if weights is not None:
             used = check_weights(weights, len(target)) > 0
+        require_same_order(X, sensitive_features, "sensitive_features")
         columns = attribute_columns(sensitive_features, len(target), self.attributes)
         attributes = [
             check_groups(

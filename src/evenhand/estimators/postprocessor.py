@@ -26,7 +26,13 @@ from evenhand.dual.grid import Grid, automatic_beta, uniform_grid, warn_of_clipp
 from evenhand.dual.parity import ParityNotion, resolve_parity
 from evenhand.dual.prior import resolve_prior
 from evenhand.dual.problem import DualProblem
-from evenhand.dual.step import ParityStep, choose_beta, choose_grid, warn_of_idle_parity
+from evenhand.dual.step import (
+    ParityStep,
+    choose_beta,
+    choose_grid,
+    warn_of_idle_parity,
+    warn_of_loose_epsilon,
+)
 from evenhand.estimators.draws import RandomState, key_from
 from evenhand.estimators.judging import (
     N_FOLDS,
@@ -37,7 +43,7 @@ from evenhand.estimators.judging import (
     is_for_new_people,
 )
 from evenhand.estimators.proving import prove_tolerance
-from evenhand.estimators.selection import Selection, is_cv, select
+from evenhand.estimators.selection import Selection, count_folds, is_cv, select
 from evenhand.estimators.streaming import PartialFit
 from evenhand.exceptions import PromiseWarning
 from evenhand.metrics.measure import ScoredRows
@@ -235,6 +241,8 @@ class ParityPostprocessor(PartialFit):
             Called with a `Progress` after every step; stops the solver by returning True.
         """
         rows = self._read_rows(scores, group_proba, sample_weight, strata)
+        asked = check_epsilon(self.epsilon, rows.groups, rows.strata)
+        warn_of_loose_epsilon(self.parity, asked, stacklevel=2)
         folds = None
         if is_for_new_people(self.confidence, knows_groups=sensitive_features is not None):
             known = self._known_groups(rows, sensitive_features, sample_weight)
@@ -297,6 +305,14 @@ class ParityPostprocessor(PartialFit):
             epsilon=check_epsilon(self.epsilon, rows.groups, rows.strata),
             beta=beta,
         )
+
+    def _check_settings(self, rows: Rows, n_rows: int, stacklevel: int) -> None:
+        """Try the parameters on rows like those to come, of which there will be `n_rows`."""
+        step = self._plan(rows, self._solver())
+        step.cost.table(rows.scores[:2], step.grid.atoms)  # a function of the user's own may fail
+        if is_cv(self.beta) or is_cv(self.atoms):
+            count_folds(n_rows)
+        warn_of_loose_epsilon(step.parity, step.epsilon, stacklevel + 1)
 
     def _read_rows(self, scores: Any, group_proba: Any, sample_weight: Any, strata: Any) -> Rows:
         """Rows to fit on, as a user gives them."""

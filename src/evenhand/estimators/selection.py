@@ -272,15 +272,20 @@ def _summary(template: Selectable, fits: Sequence[_FoldFit]) -> tuple[float, flo
     return total.risk, float(excess.max()), float(price[there] @ excess) / len(fits)
 
 
-def _folds(rows: Rows, random_state: object) -> list[IntArray]:
-    """Held-out rows of each fold: shuffled, and dealt out by the likeliest group."""
-    n_rows = len(rows.scores)
-    n_folds = min(MOST_FOLDS, n_rows // FEWEST_FOLD_ROWS)
-    if n_folds < 2:
+def count_folds(n_rows: int) -> int:
+    """Number of folds; refuses rows that are too few to hold any out."""
+    if n_rows < 2 * FEWEST_FOLD_ROWS:
         raise ValueError(
             f'beta="cv" and atoms="cv" need at least {2 * FEWEST_FOLD_ROWS} rows: got {n_rows}. '
             'Use "auto", or give a number.'
         )
+    return min(MOST_FOLDS, n_rows // FEWEST_FOLD_ROWS)
+
+
+def _folds(rows: Rows, random_state: object) -> list[IntArray]:
+    """Held-out rows of each fold: shuffled, and dealt out by the likeliest group."""
+    n_rows = len(rows.scores)
+    n_folds = count_folds(n_rows)
     seed = int(random_state) if isinstance(random_state, Integral) else 0
     shuffled = np.random.default_rng(seed).permutation(n_rows)
     likeliest = rows.group_proba.argmax(axis=1)
