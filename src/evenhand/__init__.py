@@ -7,6 +7,7 @@ from evenhand.dual import costs, parity
 from evenhand.dual.thresholds import Thresholds
 from evenhand.estimators import ParityClassifier, ParityRegressor, table_pipeline
 from evenhand.estimators.postprocessor import ParityPostprocessor
+from evenhand.evaluation import scoring
 from evenhand.evaluation.audit import audit
 from evenhand.evaluation.frontier import frontier
 from evenhand.modelfile import load, save
@@ -34,6 +35,7 @@ __all__ = [
     "plots",
     "report",
     "save",
+    "scoring",
     "set_num_threads",
     "solvers",
     "table_pipeline",

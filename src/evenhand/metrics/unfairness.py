@@ -179,7 +179,7 @@ def parity_score(
     """Minus the largest distance between a group and all rows: 0 is parity, and greater is better.
 
     `make_scorer(parity_score).set_score_request(sensitive_features=True)` is a scikit-learn scorer, where
-    metadata routing is enabled. The target is not read.
+    metadata routing is enabled (`evenhand.scoring.parity_scorer` needs none). The target is not read.
 
     Examples
     --------
