@@ -13,6 +13,7 @@ __all__ = [
     "NothingAskedWarning",
     "PriorWarning",
     "PromiseWarning",
+    "SharedDrawsWarning",
 ]
 
 
@@ -46,6 +47,10 @@ class NothingAskedWarning(EvenhandWarning):
 
 class IndependenceWarning(EvenhandWarning):
     """Group and outcome are taken to be independent given the features."""
+
+
+class SharedDrawsWarning(EvenhandWarning):
+    """Many rows have the same features, and so share one draw of `predict` unless each has an id."""
 
 
 class DriftWarning(EvenhandWarning):

@@ -109,7 +109,7 @@ def compare(model: ParityEstimator, rows: LabelledRows) -> Comparison:
     else:
         members = read_members(model, rows.X, rows.y, rows.groups, weights)
     found = audit(
-        predict_all(model, rows.X),
+        predict_all(model, rows.X, rows.ids),
         members,
         y=None if rows.y is None else task.target(model, rows.y),
         baseline=task.base(model, rows.X),

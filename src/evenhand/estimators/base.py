@@ -117,7 +117,8 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
         """One outcome for each row, drawn from its policy: parity is kept, up to the noise of drawing.
 
         By default the draw is a keyed hash of the row's features: the same person gets the same answer in
-        any batch, order, process or machine, and so do two people with the same features.
+        any batch, order, process or machine, and so do two people with the same features, who then share
+        their luck. Where features repeat, pass `ids`: everybody has a draw of their own, and keeps it.
 
         Parameters
         ----------
@@ -295,7 +296,7 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
         given = (self.estimator, self._base_estimator()), (self.sensitive_estimator, self._group_classifier())
         taken = [(model is None, input_tags(chosen)) for model, chosen in given]
         for name in ("sparse", "allow_nan", "string", "categorical"):  # default models fit themselves to X
-            takes = (getattr(found, name) or (own and name != "allow_nan") for own, found in taken)
+            takes = (getattr(found, name) or (own and name in ("sparse", "string")) for own, found in taken)
             setattr(tags.input_tags, name, all(takes))
         tags.target_tags.required = True
         return tags

@@ -16,10 +16,13 @@ from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import Rows
 from evenhand.dual.grid import range_without_outliers
 from evenhand.estimators.cells import Cells
+from evenhand.estimators.draws import key_from, uniforms_from_table
 from evenhand.estimators.learning import encode_attributes
 from evenhand.estimators.nuisances import Labelled, require_table
-from evenhand.exceptions import GroupInFeaturesWarning
+from evenhand.exceptions import GroupInFeaturesWarning, SharedDrawsWarning
 
+FEWEST_HASHED, MOST_HASHED = 500, 200_000  # rows that are looked at for others with the same features
+FEW_DISTINCT = 0.75  # sets of features for each row: with fewer many share a draw
 GLANCE = 1000  # rows that tell whether a column could be the group; only then are all looked at
 KINDS = {"regressor": (is_classifier, "classifier"), "classifier": (is_regressor, "regressor")}
 
@@ -117,6 +120,27 @@ def warn_of_group_in_features(X: Any, attributes: Sequence[Groups], stacklevel: 
                 stacklevel=stacklevel + 1,
             )
             return
+
+
+def warn_of_shared_draws(X: Any, stacklevel: int) -> None:
+    """Warn where many people have the same features, and without ids would share their luck."""
+    n_rows = min(_num_samples(X), MOST_HASHED)
+    if n_rows < FEWEST_HASHED:
+        return
+    try:
+        hashed = uniforms_from_table(_safe_indexing(X, slice(0, n_rows)), key_from(None))
+    except (TypeError, ValueError):  # cells that are neither numbers nor text: predict will say so
+        return
+    n_distinct = len(np.unique(hashed))
+    if n_distinct <= FEW_DISTINCT * n_rows:
+        warnings.warn(
+            f"{n_rows} rows of X have {n_distinct} different sets of features: people with the same ones "
+            "share one draw of predict, and its luck: draws then show larger distances than the model has. "
+            "Pass predict(X, ids=...), who each row is (--id on the command line), and everybody has a draw "
+            "of their own.",
+            SharedDrawsWarning,
+            stacklevel=stacklevel + 1,
+        )
 
 
 def _is_group(X: Any, place: int, codes: IntArray) -> bool:

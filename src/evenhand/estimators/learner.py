@@ -21,6 +21,7 @@ from evenhand.estimators.checking import (
     check_n_jobs,
     require_same_order,
     warn_of_group_in_features,
+    warn_of_shared_draws,
 )
 from evenhand.estimators.draws import RandomState
 from evenhand.estimators.group_model import GroupModel, fit_group_models
@@ -207,6 +208,7 @@ class Learner(ABC):
                 weight_parameter(model, name)
         if not self.aware:
             warn_of_group_in_features(data.X, attributes, stacklevel=4)
+        warn_of_shared_draws(data.X, stacklevel=4)
 
     def _chosen_calibration(self) -> str | None:
         """The name that "auto" stands for: joint where epsilon is for new people."""

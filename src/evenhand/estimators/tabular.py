@@ -10,6 +10,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils import _safe_indexing
 
 KINDS = ("number", "moment", "text")  # a moment is a number, of days, that was written as a date
 MIN_FREQUENCY = 10  # rows: a category with fewer is counted among the infrequent ones
@@ -74,11 +75,12 @@ def table_kinds(X: Any) -> dict[Any, str]:
 
 
 def text_columns(X: Any) -> list[Any]:
-    """Columns that cannot be read as numbers, of a table of any kind."""
+    """Columns that hold text which cannot be read as numbers, of a table of any kind."""
     try:
-        return [column for column, kind in table_kinds(X).items() if kind == "text"]
+        named = [column for column, kind in table_kinds(X).items() if kind == "text"]
     except ValueError:  # dates, which are no text
         return []
+    return [name for name in named if any(isinstance(cell, str) for cell in _safe_indexing(X, name, axis=1))]
 
 
 def _are_numbers(values: Any) -> bool:
