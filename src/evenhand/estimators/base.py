@@ -98,8 +98,7 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
             X_unlabeled,
             sensitive_features_unlabeled,
             sample_weight,
-            X_calibration,
-            sensitive_features_calibration,
+            set_aside=(X_calibration, sensitive_features_calibration),
         )
         set_aside = None
         if X_calibration is not None:

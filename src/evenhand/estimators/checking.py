@@ -23,7 +23,8 @@ from evenhand.exceptions import GroupInFeaturesWarning, SharedDrawsWarning
 
 FEWEST_HASHED, MOST_HASHED = 500, 200_000  # rows that are looked at for others with the same features
 FEW_DISTINCT = 0.75  # sets of features for each row: with fewer many share a draw
-GLANCE = 1000  # rows that tell whether a column could be the group; only then are all looked at
+STAND_INS = 500  # rows that parameters are tried on
+GLANCE = 200  # rows that tell whether a column could be the group; only then are all looked at
 KINDS = {"regressor": (is_classifier, "classifier"), "classifier": (is_regressor, "regressor")}
 
 
@@ -58,10 +59,11 @@ def check_n_jobs(n_jobs: Any) -> None:
 
 def stand_in_rows(data: Labelled, groups: Sequence[Hashable], strata: Any) -> Rows:
     """Rows as the parity step might see them, to try its parameters on, with outcomes for scores."""
+    some = data.y[:STAND_INS]
     if data.classes is None:
-        scores: FloatArray = np.clip(data.y, *range_without_outliers(data.y))
+        scores: FloatArray = np.clip(some, *range_without_outliers(some))
     else:
-        scores = np.full((len(data.y), len(data.classes)), 1.0 / len(data.classes))
+        scores = np.full((len(some), len(data.classes)), 1.0 / len(data.classes))
     return Rows(scores, np.full((len(scores), len(groups)), 1.0 / len(groups)), tuple(groups), None, strata)
 
 

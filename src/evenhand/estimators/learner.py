@@ -127,24 +127,20 @@ class Learner(ABC):
         X_unlabeled: Any = None,
         sensitive_features_unlabeled: Any = None,
         sample_weight: Any = None,
-        X_calibration: Any = None,
-        sensitive_features_calibration: Any = None,
+        *,
+        set_aside: tuple[Any, Any] = (None, None),
     ) -> Learned:
         """Fit the two models and score the rows of the parity step, once all that can be checked is.
 
-        Rows of a calibration are only checked.
+        Rows that are `set_aside`, and their groups, are only checked.
         """
-        more = (
-            ("unlabeled", X_unlabeled, sensitive_features_unlabeled),
-            ("calibration", X_calibration, sensitive_features_calibration),
-        )
         calibration = self._chosen_calibration()
         judges = is_for_new_people(self.confidence, knows_groups=True)
         data, attributes, cells, folds = self._labelled(X, y, sensitive_features, sample_weight)
         self._check_models(data, attributes, cells, folds)
         self._check_step(data, cells, X_unlabeled)
-        for name, other, labels in more:
-            check_more_rows(X, other, name, labels, cells)
+        check_more_rows(X, X_unlabeled, "unlabeled", sensitive_features_unlabeled, cells)
+        check_more_rows(X, set_aside[0], "calibration", set_aside[1], cells)
         known = known_groups(attributes, cells, X_unlabeled, sensitive_features_unlabeled, self.aware)
         serve = X_unlabeled is None or judges or calibration == JOINT
         serve = serve or needs_labelled(cells, known, self.aware)
