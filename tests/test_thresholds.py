@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 import evenhand as eh
-from evenhand.certificates import certify_held_out, certify_sequence
+from evenhand.certificates import certify_held_out, certify_prediction_powered, certify_sequence
 from evenhand.dual.parity import find_parity
 from evenhand.exceptions import NothingAskedWarning
 from evenhand.metrics import unfairness
@@ -195,6 +195,24 @@ def test_held_out_rows_bound_it_more_sharply_than_ks(model, people):
     assert sequence.chosen == 0
     with pytest.raises(ValueError, match="name the thresholds"):
         certify_held_out(model.predict(new.data), new.sensitive_features, metric=eh.Thresholds())
+
+
+def test_unlabelled_rows_make_the_bound_sharper(model, people):
+    first, new = people
+    settings = {"metric": eh.Thresholds(CUTS), "atoms": model.atoms_}
+    pmf = model.predict_pmf(new.data)
+    plain = certify_held_out(pmf, new.sensitive_features, side="upper", **settings)
+    powered = certify_prediction_powered(
+        pmf,
+        new.sensitive_features,
+        new.group_proba,
+        pmf_unlabeled=model.predict_pmf(first.data),
+        group_proba_unlabeled=first.group_proba,
+        **settings,
+    )
+    assert powered.metric == "thresholds"
+    assert powered.upper.sum() < plain.upper.sum()
+    assert_allclose(powered.estimate, plain.estimate)
 
 
 def test_bounds_hold_as_often_as_they_say():
