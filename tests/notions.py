@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from evenhand import ParityClassifier, ParityPostprocessor, ParityRegressor
+from evenhand import ParityClassifier, ParityPostprocessor, ParityRegressor, Thresholds
 from evenhand.datasets import make_population
 from evenhand.dual.parity import make_parity
 from tests.problems import plain_distance
@@ -56,6 +56,8 @@ CASES = {
     "tv": Case({"parity": "tv", "epsilon": 0.03}, solvers=("auto", "sgd3")),
     "w1": Case({"parity": "w1", "epsilon": 0.03}, solvers=("auto", "sgd3+acsa2")),
     "absolute": Case({"cost": "absolute", "epsilon": 0.03}),
+    "thresholds": Case({"parity": Thresholds([-0.1, 0.2]), "epsilon": 0.03}, solvers=("auto", "sgd3")),
+    "quantiles": Case({"parity": Thresholds(quantiles=[0.3, 0.6]), "epsilon": 0.03}),
 }
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
@@ -87,7 +89,7 @@ def excess_on(model, scores, columns):
     pmf, grid = model.predict_pmf(scores, columns), model.policy_.grid
     strata = [0] * columns.shape[1] if model.policy_.strata is None else model.policy_.strata.tolist()
     ratios = []
-    rows = make_parity(model.parity, grid.normalised()).operator
+    rows = make_parity(model.step_.parity, grid).operator
     unit = grid.half_width if model.parity in ("mean", "w1") else 1.0
     for column, stratum in enumerate(strata):
         of_stratum = columns[:, [other == stratum for other in strata]].sum(axis=1)

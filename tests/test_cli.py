@@ -86,7 +86,8 @@ def test_predictions_are_those_of_the_library_and_rows_keep_their_order_and_thei
     )
     got = read_csv(outcome.out)
     model, frame = eh.load(folder / "model.evenhand"), python_frame(rows)
-    assert_array_equal([float(row["prediction"]) for row in got], model.predict(frame))
+    ids = rows["id"].to_pylist()  # the fit was told who a row is
+    assert_array_equal([float(row["prediction"]) for row in got], model.predict(frame, ids=ids))
     assert_allclose([float(row["mean"]) for row in got], model.predict_mean(frame), rtol=1e-12)
     before = read_csv((folder / "rows.csv").read_text())
     assert [{name: row[name] for name in before[0]} for row in got] == before

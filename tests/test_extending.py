@@ -327,7 +327,10 @@ class Crooked(OwnW1):
 @pytest.mark.parametrize(
     ("parity", "words"),
     [
-        ("own_w1", "Unknown parity 'own_w1'. Valid names: cdf, mean, pmf, tv, w1.*register_parity"),
+        (
+            "own_w1",
+            "Unknown parity 'own_w1'. Valid names: cdf, mean, pmf, thresholds, tv, w1.*register_parity",
+        ),
         (OwnW1, "or a notion of a class that extends"),
         (Nameless(), "needs a name"),
         (Taken(), "'ks' is taken by evenhand itself"),

@@ -56,7 +56,7 @@ def test_the_automatic_path_ends_at_parity_and_where_the_constraint_stops_to_bin
     epsilons = [point.epsilon for point in path.points]
     assert len(epsilons) == 20
     assert epsilons[0] == 0.0
-    free = ParityPostprocessor(epsilon=10.0).fit(*ROWS)
+    free = ParityPostprocessor(epsilon=0.99).fit(*ROWS)
     assert epsilons[-1] == pytest.approx(free.certificate_.violation.max())
     np.testing.assert_allclose(np.diff(np.log(epsilons[1:])), np.log(200) / 18)
     assert np.abs(path.models[-1].multipliers_).max() < 1e-6

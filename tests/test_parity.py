@@ -65,7 +65,7 @@ def test_each_notion_has_the_operator_of_its_definition(name, expected):
 
 
 def test_means_and_areas_are_in_outcome_units():
-    assert [name for name in sorted(PARITIES) if make_parity(name, ATOMS).in_outcome_units] == ["mean", "w1"]
+    assert [name for name, each in sorted(PARITIES.items()) if each.in_outcome_units] == ["mean", "w1"]
 
 
 @pytest.mark.parametrize("atoms", [ATOMS, UNEVEN])
@@ -172,5 +172,5 @@ def test_moreau_prox_and_projection_add_up(multipliers):
 
 
 def test_an_unknown_notion_lists_the_valid_ones():
-    with pytest.raises(ValueError, match=r"'ks'.*cdf, mean, pmf, tv, w1"):
-        make_parity("ks", ATOMS)
+    with pytest.raises(ValueError, match=r"'kss'.*cdf, mean, pmf, thresholds, tv, w1"):
+        make_parity("kss", ATOMS)

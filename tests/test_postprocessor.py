@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 
 from evenhand.datasets import make_population
 from evenhand.estimators.postprocessor import ParityPostprocessor
-from evenhand.exceptions import ClippingWarning, ConvergenceWarning
+from evenhand.exceptions import ClippingWarning, ConvergenceWarning, NothingAskedWarning
 
 
 def population(n_rows=600, n_groups=3, seed=0):
@@ -64,7 +64,8 @@ def test_predict_pmf_is_within_epsilon_on_the_rows_of_the_fit(parity, epsilon):
 
 
 def test_a_large_epsilon_leaves_the_scores_alone():
-    model = ParityPostprocessor(epsilon=2.0, beta=1e5).fit(SCORES, PROBA)
+    with pytest.warns(NothingAskedWarning, match=r"epsilon=2 asks for nothing.*epsilon=0\.02"):
+        model = ParityPostprocessor(epsilon=2.0, beta=1e5).fit(SCORES, PROBA)
     step = np.diff(model.atoms_)[0]
     assert np.all(np.abs(model.predict(SCORES, PROBA) - SCORES) < step)
     assert not model.multipliers_.any()

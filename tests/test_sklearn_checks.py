@@ -62,7 +62,7 @@ def expected_failures(model):
 
 @parametrize_with_checks(
     [
-        SelfGrouped(LinearRegression(), LogisticRegression(), epsilon=1.0, **SETTINGS),
+        SelfGrouped(LinearRegression(), LogisticRegression(), epsilon=0.99, **SETTINGS),
         SelfGrouped(LinearRegression(), LogisticRegression(), epsilon=0.05, **SETTINGS),
         SelfGrouped(LinearRegression(), LogisticRegression(), parity="tv", epsilon=0.05, **SETTINGS),
         SelfGrouped(LinearRegression(), LogisticRegression(), parity="w1", epsilon=0.05, **SETTINGS),
@@ -71,7 +71,7 @@ def expected_failures(model):
         SelfGrouped(confidence=0.9, min_group_size=1),
         SelfGrouped(confidence=None, min_group_size=1),
         SelfGroupedClassifier(
-            LogisticRegression(max_iter=1000), LogisticRegression(), epsilon=1.0, beta=1e5, min_group_size=1
+            LogisticRegression(max_iter=1000), LogisticRegression(), epsilon=0.99, beta=1e5, min_group_size=1
         ),
         SelfGroupedClassifier(min_group_size=1),
         SelfGroupedClassifier(calibration="joint", min_group_size=1),

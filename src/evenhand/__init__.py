@@ -4,8 +4,10 @@ from evenhand import baselines, certificates, datasets, metrics, plots, solvers
 from evenhand._kernels.chunks import get_num_threads, set_num_threads
 from evenhand._utils.version import __version__
 from evenhand.dual import costs, parity
+from evenhand.dual.thresholds import Thresholds
 from evenhand.estimators import ParityClassifier, ParityRegressor, table_pipeline
 from evenhand.estimators.postprocessor import ParityPostprocessor
+from evenhand.evaluation import scoring
 from evenhand.evaluation.audit import audit
 from evenhand.evaluation.frontier import frontier
 from evenhand.modelfile import load, save
@@ -16,6 +18,7 @@ __all__ = [
     "ParityClassifier",
     "ParityPostprocessor",
     "ParityRegressor",
+    "Thresholds",
     "__version__",
     "audit",
     "baselines",
@@ -32,6 +35,7 @@ __all__ = [
     "plots",
     "report",
     "save",
+    "scoring",
     "set_num_threads",
     "solvers",
     "table_pipeline",

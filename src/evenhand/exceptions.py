@@ -7,11 +7,14 @@ __all__ = [
     "ConvergenceWarning",
     "DriftWarning",
     "EvenhandWarning",
+    "GroupInFeaturesWarning",
     "IndependenceWarning",
     "InterruptWarning",
+    "NothingAskedWarning",
     "PriorWarning",
     "PromiseWarning",
     "ProxyWarning",
+    "SharedDrawsWarning",
 ]
 
 
@@ -39,8 +42,20 @@ class ProxyWarning(EvenhandWarning):
     """Groups are known by probabilities alone, which hide what they err in together with the prediction."""
 
 
+class GroupInFeaturesWarning(EvenhandWarning):
+    """A feature is the group itself, in a model that is meant to do without."""
+
+
+class NothingAskedWarning(EvenhandWarning):
+    """What is asked for holds of any predictions."""
+
+
 class IndependenceWarning(EvenhandWarning):
     """Group and outcome are taken to be independent given the features."""
+
+
+class SharedDrawsWarning(EvenhandWarning):
+    """Many rows have the same features, and so share one draw of `predict` unless each has an id."""
 
 
 class DriftWarning(EvenhandWarning):

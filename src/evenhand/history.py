@@ -8,7 +8,7 @@ import numpy as np
 
 from evenhand._utils.text import capital
 from evenhand._utils.typing import FloatArray
-from evenhand.dual.parity import find_parity, make_parity
+from evenhand.dual.parity import find_parity
 from evenhand.evaluation.heldout import read_held_out
 from evenhand.metrics import ScoredRows
 from evenhand.plots import ConvergenceDisplay
@@ -100,7 +100,7 @@ class History:
             raise ValueError("The history is not of this model: its multipliers have another shape.")
         rows = read_held_out(test, model)
         policy = model.policy_
-        operator = make_parity(model.parity, policy.grid).operator
+        operator = model.step_.make_parity().operator
         measures = [
             rows.measure(replace(policy, tilt=operator.adjoint(each.multipliers))) for each in records
         ]
@@ -108,7 +108,7 @@ class History:
         reached = [each.risk for each in measures], [each.largest("ks") for each in measures]
         return ConvergenceDisplay.from_runs(
             {name or self.solver: (work, *reached)},
-            epsilon=float(model.epsilon_.max()) if find_parity(model.parity).metric == "ks" else None,
+            epsilon=float(model.epsilon_.max()) if find_parity(model.step_.parity).metric == "ks" else None,
             risk_name=capital(policy.cost.score_risk_name)
             if rows.target is None
             else f"Risk ({policy.cost.risk_name})",

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand._kernels.stochastic import CUMULATIVE, FUNCTIONAL
+from evenhand._kernels.stochastic import CUMULATIVE, IDENTITY
 from evenhand._utils.typing import FloatArray, IntArray
 
 Cursor = tuple[int, int, int]
@@ -14,7 +14,7 @@ def _matrix(operator: int, scales: FloatArray, n_atoms: int) -> FloatArray:
     """A, shape (n_constraints, n_atoms)."""
     if operator == CUMULATIVE:
         return scales[:, None] * np.tri(n_atoms - 1, n_atoms)
-    return scales[None, :] if operator == FUNCTIONAL else np.eye(n_atoms)
+    return np.eye(n_atoms) if operator == IDENTITY else scales.reshape(-1, n_atoms)
 
 
 def row_gradient(point: FloatArray, column: FloatArray, model: tuple[Any, ...]) -> FloatArray:

@@ -14,7 +14,7 @@ from numba import njit
 
 from evenhand._kernels.exponential import exp2_block_into
 
-IDENTITY, CUMULATIVE, FUNCTIONAL = 0, 1, 2
+IDENTITY, CUMULATIVE, FUNCTIONAL, DENSE = 0, 1, 2, 3  # entries of the last lie row by row in `scales`
 
 _VECTORISE = {"nogil": True, "cache": True, "fastmath": True, "error_model": "numpy"}
 _PLAIN = {"nogil": True, "cache": True, "error_model": "numpy"}
@@ -33,9 +33,15 @@ def _adjoint_into(tilt, multipliers, operator, scales):
         for j in range(n_atoms - 2, -1, -1):
             running += scales[j] * multipliers[j]
             tilt[j] = running
-    else:
+    elif operator == FUNCTIONAL:
         for j in range(n_atoms):
             tilt[j] = scales[j] * multipliers[0]
+    else:
+        for j in range(n_atoms):
+            tilt[j] = 0.0
+        for r in range(multipliers.shape[0]):
+            for j in range(n_atoms):
+                tilt[j] += scales[r * n_atoms + j] * multipliers[r]
 
 
 @njit(**_VECTORISE)
@@ -49,11 +55,13 @@ def _apply_into(image, masses, operator, scales):
         for j in range(image.shape[0]):
             running += masses[j]
             image[j] = running * scales[j]
-    else:
-        total = 0.0
-        for j in range(masses.shape[0]):
-            total += scales[j] * masses[j]
-        image[0] = total
+    else:  # FUNCTIONAL has one row
+        n_atoms = masses.shape[0]
+        for r in range(image.shape[0]):
+            total = 0.0
+            for j in range(n_atoms):
+                total += scales[r * n_atoms + j] * masses[j]
+            image[r] = total
 
 
 @njit(**_VECTORISE)

@@ -8,6 +8,7 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
+from evenhand._utils.text import some_of
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import (
     NEGATIVE_TOLERANCE,
@@ -217,8 +218,7 @@ def match_groups(groups: Groups, labels: Labels, name: str) -> Groups:
     if unseen:
         what = "values" if name == "conditional_on" else "groups"
         raise ValueError(
-            f"{name} has {what} that the fit has not seen: {', '.join(map(repr, unseen))}. "
-            f"It has seen {', '.join(map(repr, labels))}."
+            f"{name} has {what} that the fit has not seen: {some_of(unseen)}. It has seen {some_of(labels)}."
         )
     return groups._among(labels, names)
 

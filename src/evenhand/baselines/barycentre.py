@@ -55,7 +55,7 @@ class AwareRegressor(PmfRegressor):
         target = check_target(y, type(self).__name__)
         check_consistent_length(X, target)
         groups = check_groups(read_groups(sensitive_features, len(target)))
-        estimator = default_regressor() if self.estimator is None else self.estimator
+        estimator = default_regressor(X) if self.estimator is None else self.estimator
         model = fit_model(estimator, X, target, None, "estimator")
         rows, known = X, groups
         if X_unlabeled is not None:

@@ -58,7 +58,7 @@ class BaseModel(PmfRegressor):
         (X,) = indexable(X)
         target = check_target(y, type(self).__name__)
         check_consistent_length(X, target)
-        model = fit_model(self._base_estimator(), X, target, None, "estimator")
+        model = fit_model(self._base_estimator(X), X, target, None, "estimator")
         atoms = make_grid(self.atoms, self.bounds, model_values(model, X)).atoms
         validate_data(self, X, skip_check_array=True)
         self.estimator_, self.atoms_ = model, atoms
@@ -79,8 +79,8 @@ class BaseModel(PmfRegressor):
         rows = self._known_rows(X)
         return model_values(self.estimator_, rows)
 
-    def _base_estimator(self) -> Any:
-        return default_regressor() if self.estimator is None else self.estimator
+    def _base_estimator(self, X: Any = None) -> Any:
+        return default_regressor(X) if self.estimator is None else self.estimator
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -92,7 +92,7 @@ def _confidence_pairs(
         one = sample.powers[:, group]
         two = sample.powers[:, _stratum_of(sample, group)].sum(axis=1) - one
     pairs = [_pair(count, one, rest, two)]
-    if sample.metric in ("ks", "sup", "mean"):  # the other sign, which is another function of "tv" and "w1"
+    if sample.powers is not None:  # the other sign, which is another function of "tv" and "w1"
         pairs.append(_pair(rest, two, count, one))
     upper, lower = (
         ScaledBeta(*(np.concatenate(parts) for parts in zip(*side, strict=True)))

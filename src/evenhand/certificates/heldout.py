@@ -25,6 +25,7 @@ from evenhand.certificates.samples import (
     BOUNDED,
     HeldOutSample,
     Kind,
+    check_bounded,
     count_rows,
     draw_groups,
     known_groups,
@@ -32,8 +33,10 @@ from evenhand.certificates.samples import (
     read_sample,
     take_known,
 )
+from evenhand.dual.parity import Thresholds
 from evenhand.exceptions import ProxyWarning
 from evenhand.metrics import Membership
+from evenhand.metrics.distances import Metric, find_distance
 from evenhand.metrics.membership import PROXY
 
 METHODS = ("melded", "hoeffding")
@@ -167,12 +170,15 @@ class HeldOutCertificate:
             raise ValueError("No epsilon was given to compare with: pass epsilon= to certify_held_out.")
         return self.epsilon
 
+    def _metric_name(self) -> str:
+        return self.metric.upper() if self.metric in BOUNDED else "the share above a threshold"
+
     def _verdict(self, group: int) -> str:
         lower, upper, name = self.lower[group], self.upper[group], label_text(self.groups[group])
         if not self.counts[group]:
             return f"Group {name} has no held-out rows: nothing is proved about it."
         sentence = (
-            f"Group {name} is at most {upper:.4f} in {self.metric.upper()} from everybody, and "
+            f"Group {name} is at most {upper:.4f} in {self._metric_name()} from everybody, and "
             f"at least {lower:.4f} (these rows show {self.estimate[group]:.4f}, {self.counts[group]} of them "
             "in the group)"
         )
@@ -194,7 +200,7 @@ def certify_held_out(
     atoms: Any = None,
     epsilon: Any = None,
     delta: float = 0.05,
-    metric: str = "ks",
+    metric: Metric = "ks",
     groups: Sequence[Hashable] | None = None,
     side: Literal["both", "upper", "lower"] = "both",
     method: Literal["melded", "hoeffding"] = "melded",
@@ -249,9 +255,10 @@ def certify_held_out(
         Tolerances to compare with, groups in the order of `groups`, or else sorted.
     delta : float
         The probability with which the certificate may be wrong, in (0, 1).
-    metric : {"ks", "tv", "w1", "sup", "mean"}, default="ks"
+    metric : {"ks", "tv", "w1", "sup", "mean"} or Thresholds, default="ks"
         Kolmogorov-Smirnov, total variation, Wasserstein-1 in the units of the atoms, the largest gap in the
-        probability of one atom, or the gap in means, in their units.
+        probability of one atom, or the gap in means, in their units; or the largest gap in the share above
+        thresholds, which are named, or "thresholds" for those of a model that was asked for them.
     groups : sequence of labels, optional
         All groups that there are; those of a dict `epsilon` or of a fitted model otherwise, or else those in
         `sensitive_features`. A group without held-out rows is named, and nothing holds for it.
@@ -273,7 +280,8 @@ def certify_held_out(
     """
     if not 0.0 < delta < 1.0:
         raise ValueError(f"delta must lie strictly between 0 and 1: got {delta!r}.")
-    choices = (("metric", metric, BOUNDED), ("method", method, METHODS), ("side", side, tuple(PARTS)))
+    metric = check_bounded(metric, predictions)
+    choices = (("method", method, METHODS), ("side", side, tuple(PARTS)))
     for name, value, known in choices:
         if value not in known:
             raise ValueError(f"{name} must be one of {', '.join(known)}: got {value!r}.")
@@ -306,7 +314,7 @@ def certify_held_out(
         tolerances,
         float(delta),
         sample.kind,
-        metric,
+        find_distance(metric).name,
         method,
         by_proba,
         n_rows - len(found.codes),
@@ -338,5 +346,11 @@ def _excess_width(sample: HeldOutSample, n_first: int, n_second: int, level: flo
     if sample.metric == "tv":
         assert sample.n_atoms is not None
         return tv_excess_width(*sizes, sample.n_atoms)
-    width = {"ks": excess_width, "sup": sup_excess_width, "w1": w1_excess_width}[sample.metric]
+    if isinstance(sample.metric, Thresholds):
+        assert sample.powers is not None
+        # Each threshold at its part of the level, or all there are at once where they are many.
+        one_by_one = mean_excess_width(n_first, n_second, level / sample.powers.shape[2])
+        at_once = excess_width(*sizes, averaged=sample.kind == "pmf", n_atoms=sample.n_atoms)
+        return min(one_by_one, at_once)
+    width = {"ks": excess_width, "sup": sup_excess_width, "w1": w1_excess_width}[str(sample.metric)]
     return width(*sizes, averaged=sample.kind == "pmf", n_atoms=sample.n_atoms)

@@ -15,7 +15,7 @@ from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
 from evenhand.certificates.optimisation import Certificate
 from evenhand.dual.costs import Squared
 from evenhand.dual.grid import Grid
-from evenhand.dual.parity import ParityNotion, find_parity, make_parity, matrix
+from evenhand.dual.parity import ParityNotion, Thresholds, find_parity, make_parity, matrix
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.step import ParityStep
 
@@ -303,8 +303,9 @@ def _cost_in_units(
     parity: str | ParityNotion, cost: FloatArray, offset: FloatArray, grid: Grid
 ) -> FloatArray:
     """A parity cost `(E|d_s| + |E d_s|) / 2` in the units of the violation; `offset` is `|E d_s|`."""
-    metric = find_parity(parity).metric
-    if metric in ("ks", "sup", "tv"):  # the probability of an event
+    asked = find_parity(parity)
+    metric = asked.metric
+    if metric in ("ks", "sup", "tv") or isinstance(asked, Thresholds):  # the probability of an event
         return cost
     if metric == "w1":  # that of as many events as the grid is wide
         return 2.0 * grid.half_width * cost

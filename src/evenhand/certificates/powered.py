@@ -37,9 +37,11 @@ from evenhand.certificates.melding import (
     rough_bounds,
     share_confidence,
 )
-from evenhand.certificates.samples import named_groups, read_sample
+from evenhand.certificates.samples import check_bounded, named_groups, read_sample
+from evenhand.dual.parity import Thresholds
 from evenhand.metrics import Membership
-from evenhand.metrics._inputs import checked_blocks
+from evenhand.metrics._inputs import as_atoms, checked_blocks
+from evenhand.metrics.distances import Metric, find_distance
 
 CORNERS = np.array([(own, c, tau) for own in (0.0, 1.0) for c in (0.0, 1.0) for tau in (0.0, 1.0)])
 METHOD = "prediction-powered"
@@ -56,7 +58,8 @@ def certify_prediction_powered(
     group_proba_unlabeled: Any,
     epsilon: Any = None,
     delta: float = 0.05,
-    metric: str = "ks",
+    metric: Metric = "ks",
+    atoms: Any = None,
     groups: Sequence[Hashable] | None = None,
 ) -> HeldOutCertificate:
     """Bound distances from above with held-out rows and unlabelled ones, at a level that holds for many rows.
@@ -72,7 +75,9 @@ def certify_prediction_powered(
         The same for rows from the same population, of which neither model nor classifier has seen any.
     epsilon, delta, groups :
         As in `certify_held_out`. Delta goes to the upper bounds, there are no lower ones.
-    metric : {"ks", "sup"}, default="ks"
+    metric : {"ks", "sup"} or Thresholds, default="ks"
+    atoms : array of shape (n_atoms,), default=None
+        Value of each column of the pmf, which thresholds are compared with.
 
     Examples
     --------
@@ -95,12 +100,13 @@ def certify_prediction_powered(
     """
     if not 0.0 < delta < 1.0:
         raise ValueError(f"delta must lie strictly between 0 and 1: got {delta!r}.")
-    if metric not in ("ks", "sup"):
-        raise ValueError(f"metric must be one of ks, sup: got {metric!r}.")
-    known, more = _functions(pmf, metric), _functions(pmf_unlabeled, metric)
+    if metric not in ("ks", "sup") and not isinstance(metric, Thresholds):
+        raise ValueError(f"metric must be one of ks, sup, or evenhand.Thresholds([...]): got {metric!r}.")
+    metric = check_bounded(metric)
+    known, more = (_functions(table, metric, atoms) for table in (pmf, pmf_unlabeled))
     found = named_groups(sensitive_features, len(known), groups)
     labels = found.labels
-    sample = read_sample(pmf, Membership(labels, found.codes), metric)
+    sample = read_sample(pmf, Membership(labels, found.codes), metric, atoms=atoms)
     proba = _check_proba(group_proba, len(known), labels)
     proba_more = _check_proba(group_proba_unlabeled, len(more), labels)
     rows = [
@@ -117,7 +123,16 @@ def certify_prediction_powered(
     tolerances = None if epsilon is None else np.array(check_epsilon(epsilon, labels))
     estimate, lower = sample.estimate(), np.zeros(len(labels))
     return HeldOutCertificate(
-        labels, sample.counts, estimate, lower, upper, tolerances, float(delta), "pmf", metric, METHOD
+        labels,
+        sample.counts,
+        estimate,
+        lower,
+        upper,
+        tolerances,
+        float(delta),
+        "pmf",
+        find_distance(metric).name,
+        METHOD,
     )
 
 
@@ -151,11 +166,15 @@ class _Errors(NamedTuple):
     unlabelled_range: FloatArray
 
 
-def _functions(pmf: Any, metric: str) -> FloatArray:
+def _functions(pmf: Any, metric: Metric, atoms: Any) -> FloatArray:
     blocks = [block / block.sum(axis=1, keepdims=True) for _, block in checked_blocks(np.asarray(pmf))]
     table = np.concatenate(blocks)
     if metric == "ks":
         table = np.cumsum(table, axis=1)[:, : max(1, table.shape[1] - 1)]
+    elif isinstance(metric, Thresholds):
+        if atoms is None:
+            raise ValueError("Thresholds need atoms=, the value of each column of the pmf.")
+        table = table @ metric.operator(as_atoms(atoms, table.shape[1])).T
     clipped: FloatArray = np.clip(table, 0.0, 1.0)
     return clipped
 

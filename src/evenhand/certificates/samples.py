@@ -13,12 +13,34 @@ from evenhand._utils.labels import Groups, match_groups, read_groups, read_one_s
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import as_floats
 from evenhand.dual.imbalance import stratum_sums
+from evenhand.dual.parity import Thresholds
 from evenhand.metrics import GroupMasses, Membership, group_distances
 from evenhand.metrics._inputs import Blocks, as_atoms, as_prediction, block_slices, checked, checked_blocks
+from evenhand.metrics.distances import Metric, find_distance
 
 Kind = Literal["pmf", "values"]
 BOUNDED = ("ks", "tv", "w1", "sup", "mean")  # the distances that held-out rows bound
 IN_OUTCOME_UNITS = ("w1", "mean")
+
+
+def check_bounded(metric: Metric, predictions: Any = None) -> Metric:
+    """The metric, if held-out rows can bound it; "thresholds" is what a model was asked for."""
+    if isinstance(metric, str) and metric in BOUNDED:
+        return metric
+    asked = getattr(getattr(predictions, "postprocessor_", predictions), "step_", None)
+    if metric == Thresholds.name and asked is not None:
+        metric = asked.parity
+    if isinstance(metric, Thresholds):
+        if metric.quantiles and metric.quantile_values is None:
+            raise ValueError(
+                f"Nothing about the predictor may be chosen on held-out rows, so quantiles of theirs bound "
+                f"nothing: name the thresholds, or take a fitted model's, {Thresholds.__name__}(...) or "
+                f"postprocessor_.step_.parity. Got {metric!r}."
+            )
+        return metric
+    raise ValueError(
+        f"metric must be one of {', '.join(BOUNDED)}, or evenhand.Thresholds([...]): got {metric!r}."
+    )
 
 
 class PmfModel(Protocol):
@@ -39,11 +61,11 @@ class HeldOutSample:
     """What held-out rows show of each group, for one distance.
 
     The functions have values in [0, 1]. For "ks" they are the chances of at most each point, for "sup" those
-    of each point, for "mean" there is one, the mean of the row on a scale from the least atom to the largest.
-    "tv" and "w1" need only the masses.
+    of each point, for thresholds those of more than each, for "mean" there is one, the mean of the row on a
+    scale from the least atom to the largest. "tv" and "w1" need only the masses.
     """
 
-    metric: str
+    metric: Metric
     kind: Kind
     masses: GroupMasses
     counts: IntArray  # rows of each group, (n_groups,)
@@ -155,7 +177,13 @@ def count_rows(predictions: Any, X: Any) -> int:
 
 
 def read_sample(
-    predictions: Any, members: Membership, metric: str, *, X: Any = None, atoms: Any = None, known: Any = None
+    predictions: Any,
+    members: Membership,
+    metric: Metric,
+    *,
+    X: Any = None,
+    atoms: Any = None,
+    known: Any = None,
 ) -> HeldOutSample:
     """What rows show: a pmf, values, or a model that is asked for its pmf of `X`, block by block.
 
@@ -175,11 +203,11 @@ def read_sample(
     return _of_values(values, members, atoms, metric)
 
 
-def _of_values(values: FloatArray, members: Membership, atoms: Any, metric: str) -> HeldOutSample:
+def _of_values(values: FloatArray, members: Membership, atoms: Any, metric: Metric) -> HeldOutSample:
     masses = GroupMasses.of_values(values, members)
     counts = np.rint(masses.masses.sum(axis=1)).astype(np.int64)
     if atoms is None:
-        if metric not in ("ks", "sup"):
+        if metric not in ("ks", "sup") and isinstance(metric, str):
             raise ValueError(
                 f'metric="{metric}" needs atoms=, all that the predictor can give: no rows can bound the '
                 f"{metric} distance of values on an unknown set."
@@ -192,8 +220,12 @@ def _of_values(values: FloatArray, members: Membership, atoms: Any, metric: str)
     return HeldOutSample(metric, "values", masses, counts, powers, len(grid), _unit(grid, metric))
 
 
-def _value_powers(masses: GroupMasses, metric: str) -> FloatArray | None:
+def _value_powers(masses: GroupMasses, metric: Metric) -> FloatArray | None:
     """Of indicators, whose powers are themselves; a point that no row has is among them."""
+    if isinstance(metric, Thresholds):
+        assert masses.points is not None
+        above = masses.masses @ metric.operator(masses.points).T
+        return np.broadcast_to(above, (3, *above.shape))
     if metric not in ("ks", "sup"):
         return None
     none = np.zeros((len(masses.masses), 1))
@@ -207,20 +239,23 @@ def _mean_of_values(masses: GroupMasses, grid: FloatArray) -> FloatArray:
     return np.stack([masses.masses @ places**power for power in (1, 2, 3)])[:, :, None]
 
 
-def _of_pmf(blocks: Blocks, members: Membership, atoms: Any, metric: str) -> HeldOutSample:
+def _of_pmf(blocks: Blocks, members: Membership, atoms: Any, metric: Metric) -> HeldOutSample:
     """Sums by group of pmfs whose rows are scaled to sum to one exactly; each block is dropped."""
-    if metric in IN_OUTCOME_UNITS and atoms is None:
-        raise ValueError(f'metric="{metric}" needs atoms=, the value of each column of the pmf.')
+    needs_points = metric in IN_OUTCOME_UNITS or isinstance(metric, Thresholds)
+    if needs_points and atoms is None:
+        raise ValueError(
+            f'metric="{find_distance(metric).name}" needs atoms=, the value of each column of the pmf.'
+        )
     points: FloatArray | None = None
     masses: Any = 0.0
     powers: Any = 0.0
     with one_blas_thread():
         for rows, block in blocks:
-            if metric in IN_OUTCOME_UNITS and points is None:
+            if needs_points and points is None:
                 points = as_atoms(atoms, block.shape[1])
             pmf = block / block.sum(axis=1, keepdims=True)
             masses = masses + members.sums(pmf, rows)[:-1]
-            if metric in ("ks", "sup", "mean"):
+            if metric not in ("tv", "w1"):
                 powers = powers + _row_powers(pmf, members, rows, metric, points)
     counts = np.rint(masses.sum(axis=1)).astype(np.int64)
     spread = GroupMasses(members.labels, masses, points, members.strata)
@@ -230,12 +265,15 @@ def _of_pmf(blocks: Blocks, members: Membership, atoms: Any, metric: str) -> Hel
 
 
 def _row_powers(
-    pmf: FloatArray, members: Membership, rows: slice, metric: str, points: FloatArray | None
+    pmf: FloatArray, members: Membership, rows: slice, metric: Metric, points: FloatArray | None
 ) -> FloatArray:
     """Sums of the functions of some rows, of their squares and cubes, (3, n_groups, n_functions)."""
     function = pmf
     if metric == "ks":
         function = np.cumsum(pmf, axis=1)[:, : max(1, pmf.shape[1] - 1)]
+    elif isinstance(metric, Thresholds):
+        assert points is not None
+        function = pmf @ metric.operator(points).T
     elif metric == "mean":
         assert points is not None
         function = (pmf @ ((points - points[0]) / max(points[-1] - points[0], 1e-300)))[:, None]
@@ -248,7 +286,7 @@ def _row_powers(
     return np.stack(sums)
 
 
-def _unit(grid: FloatArray, metric: str) -> float:
+def _unit(grid: FloatArray, metric: Metric) -> float:
     return float(grid[-1] - grid[0]) if metric in IN_OUTCOME_UNITS else 1.0
 
 

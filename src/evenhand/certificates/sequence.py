@@ -13,14 +13,15 @@ from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import check_epsilon
 from evenhand.certificates.bounds import upper_bounds
 from evenhand.certificates.samples import (
-    BOUNDED,
     HeldOutSample,
+    check_bounded,
     count_rows,
     known_groups,
     named_groups,
     read_sample,
 )
 from evenhand.metrics import Membership
+from evenhand.metrics.distances import Metric, find_distance
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +96,7 @@ def certify_sequence(
     X: Any = None,
     atoms: Any = None,
     delta: float = 0.05,
-    metric: str = "ks",
+    metric: Metric = "ks",
     groups: Sequence[Hashable] | None = None,
     strata: Any = None,
     method: Literal["melded", "hoeffding"] = "melded",
@@ -139,12 +140,11 @@ def certify_sequence(
     """
     if not 0.0 < delta < 1.0:
         raise ValueError(f"delta must lie strictly between 0 and 1: got {delta!r}.")
-    if metric not in BOUNDED:
-        raise ValueError(f"metric must be one of {', '.join(BOUNDED)}: got {metric!r}.")
     remaining = iter(candidates)
     first = next(remaining, None)
     if first is None:
         raise ValueError("certify_sequence needs one candidate or more.")
+    metric = check_bounded(metric, first)
     members = _members(first, sensitive_features, X, groups, strata)
     samples = (
         read_sample(each, members, metric, X=X, atoms=atoms, known=sensitive_features)
@@ -197,7 +197,7 @@ def choose_in_sequence(
         absent,
         int(first.counts.sum()),
         float(delta),
-        first.metric,
+        find_distance(first.metric).name,
     )
 
 

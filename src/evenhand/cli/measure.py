@@ -102,19 +102,20 @@ class Comparison:
 
 def compare(model: ParityEstimator, rows: LabelledRows) -> Comparison:
     """Measure a fitted model, and what it would be without the parity step, on rows with its labels."""
-    task = task_of(model)
+    task, notion = task_of(model), find_parity(model.postprocessor_.step_.parity)
     weights, cost = as_weights(rows.weights, len(rows)), model.postprocessor_.policy_.cost
     if model.cells_.is_plain:  # any group can be measured, be it one that the fit has not seen
         members = Membership.read(rows.groups, len(rows), weights)
     else:
         members = read_members(model, rows.X, rows.y, rows.groups, weights)
     found = audit(
-        predict_all(model, rows.X),
+        predict_all(model, rows.X, rows.ids),
         members,
         y=None if rows.y is None else task.target(model, rows.y),
         baseline=task.base(model, rows.X),
         atoms=model.atoms_,
         loss=cost.loss,
+        parity=notion,
         n_boot=N_DRAWS,
     )
-    return Comparison(found, task.metric(find_parity(model.postprocessor_.parity)), cost.risk_name)
+    return Comparison(found, task.metric(notion), cost.risk_name)

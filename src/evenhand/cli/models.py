@@ -16,7 +16,6 @@ from evenhand.cli.rows import LabelledRows, Parts, feature_kinds, read_rows
 from evenhand.cli.tasks import TASKS, Task, task_of
 from evenhand.cli.terminal import Terminal
 from evenhand.dual.costs import COSTS, Cost
-from evenhand.dual.parity import register_parity
 from evenhand.estimators.nuisances import default_classifier
 from evenhand.estimators.tabular import pipeline_kinds, table_pipeline
 from evenhand.modelfile import ModelFileError, UntrustedTypesError
@@ -107,8 +106,6 @@ def load_model(path: str, trusted: Sequence[str] | None = None) -> Any:
             "fitted "
             f"{' or '.join(able)}."
         )
-    if not isinstance(model.parity, str):  # measures are found by the names of notions
-        register_parity(model.parity)
     return model
 
 
@@ -154,11 +151,17 @@ def label_cell(label: Any) -> str:
     return f"{label:.15g}" if isinstance(label, float) else str(label)
 
 
-def predict_all(model: Any, X: Any) -> Any:
+def predict_all(model: Any, X: Any, ids: Any = None) -> Any:
     """Distributions over the atoms, or one draw for each row where these would not fit in memory."""
     if len(X) * len(model.postprocessor_.atoms_) > MOST_ENTRIES:
-        return task_of(model).target(model, model.predict(X))
+        return task_of(model).target(model, model.predict(X, ids=ids))
     return model.predict_pmf(X)
+
+
+def id_column(model: Any, present: Sequence[str]) -> str | None:
+    """The column that said who a row is when the model was fitted, where it is there."""
+    name: str | None = getattr(model, "id_column_", None)
+    return name if name in present else None
 
 
 def feature_names(model: Any) -> list[str]:
@@ -173,7 +176,8 @@ def feature_names(model: Any) -> list[str]:
 def rows_for(model: Any, table: pa.Table, parts: Parts, terminal: Terminal) -> LabelledRows:
     """Labelled rows of a table with the features that a fitted model needs, and the labels it knows."""
     kinds = model_kinds(model) or feature_kinds(table, feature_names(model))
-    parts = replace(parts, separate=model.cells_.separate)
+    known = parts.id or id_column(model, table.column_names)
+    parts = replace(parts, separate=model.cells_.separate, id=known)
     rows, notes = read_rows(table, parts, kinds, task_of(model).read_target)
     for note in notes:
         terminal.note(note)

@@ -44,7 +44,9 @@ Weight = Annotated[
 Parity = Annotated[
     str | None,
     typer.Option(
-        help="What has to agree: cdf, pmf, mean, tv, w1, or the name of a --plugin's.",
+        metavar="NAME[:NUMBERS]",
+        help="What has to agree: cdf, pmf, mean, tv, w1; thresholds:600,50% for the shares above 600 and "
+        "above the median alone; or the name of a --plugin's.",
         show_default="cdf for numbers, pmf for classes",
     ),
 ]

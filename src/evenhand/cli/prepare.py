@@ -1,7 +1,7 @@
 """From a table and options to an unfitted model, rows to fit it on, and rows to measure it on."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from evenhand.cli.notions import match_settings
 from evenhand.cli.rows import LabelledRows, Parts, check_groups, find_kinds, read_rows, split
 from evenhand.cli.tasks import AUTO, TASKS, Task, find_task
 from evenhand.cli.terminal import Terminal
-from evenhand.dual.parity import PARITIES
+from evenhand.dual.parity import ALIASES, PARITIES, find_parity
 from evenhand.estimators.cells import ATTRIBUTES, CRITERIA
 from evenhand.solvers import SOLVERS
 from evenhand.tables.files import read_table
@@ -29,7 +29,11 @@ def model_settings(
 
     `others` holds confidence, criterion, pos_label, conditional_on, attributes, cost, cost_matrix and solver.
     """
-    allowed = {"--parity": (parity, PARITIES), "--calibration": (calibration, ("auto", *CALIBRATIONS, NONE))}
+    if parity is not None:
+        _check_parity(parity)
+    allowed: dict[str, tuple[str | None, Collection[str]]] = {
+        "--calibration": (calibration, ("auto", *CALIBRATIONS, NONE))
+    }
     allowed["--criterion"] = others.get("criterion"), CRITERIA
     allowed["--solver"] = others.get("solver"), SOLVERS
     allowed["--attributes"] = others.get("attributes"), ATTRIBUTES
@@ -45,6 +49,16 @@ def model_settings(
     if "confidence" in given:
         given["confidence"] = _read_confidence(given["confidence"])
     return {"beta": _read_beta(beta), **given}
+
+
+def _check_parity(text: str) -> None:
+    """Refuse a notion that there is none of, or numbers that it does not take."""
+    name = text.partition(":")[0]
+    one_of(name, (*PARITIES, *ALIASES), "--parity")
+    try:
+        find_parity(text)
+    except ValueError as error:
+        raise UsageError(f"--parity {text}: {error}") from error
 
 
 def _read_confidence(text: str) -> str | float | None:

@@ -17,6 +17,7 @@ from evenhand.estimators.nuisances import pool_rare
 from evenhand.tables.columns import (
     BETWEEN,
     as_groups,
+    as_ids,
     as_moments,
     as_numbers,
     as_texts,
@@ -68,6 +69,7 @@ class LabelledRows:
     y: AnyArray | None  # (n_rows,)
     groups: pd.DataFrame  # text: one column, or one for each attribute where these are separate
     weights: FloatArray | None  # (n_rows,)
+    ids: AnyArray | None = None  # who each row is, (n_rows,)
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -86,6 +88,7 @@ class LabelledRows:
             None if self.y is None else self.y[rows],
             self.groups.iloc[rows].reset_index(drop=True),
             None if self.weights is None else self.weights[rows],
+            None if self.ids is None else self.ids[rows],
         )
 
     def fit_arguments(self) -> dict[str, Any]:
@@ -135,7 +138,10 @@ def read_rows(
     rows = np.flatnonzero(known)
     if not len(rows):
         raise DataError("No row has both a target and a group.")
-    found = LabelledRows(make_features(table, kinds), target, groups, weights).take(rows)
+    ids = None
+    if parts.id is not None and not find_column(table, parts.id).null_count:
+        ids = np.fromiter(as_ids(table, parts.id), dtype=object)
+    found = LabelledRows(make_features(table, kinds), target, groups, weights, ids).take(rows)
     if found.y is not None and found.y.dtype == object:  # text, and none of it is missing now
         found = replace(found, y=found.y.astype(str))
     return found, notes
@@ -162,7 +168,14 @@ def _check_attribute(groups: pd.Series, smallest: int, *, merge: bool) -> pd.Ser
     counts = groups.value_counts().sort_index()
     small = counts[counts < smallest]
     if len(small) and merge:
-        return _check_attribute(groups.where(~groups.isin(small.index), OTHER), smallest, merge=False)
+        groups = groups.where(~groups.isin(small.index), OTHER)
+        counts = groups.value_counts().sort_index()
+        if counts[OTHER] < smallest:
+            raise DataError(
+                f"Groups with fewer rows than {smallest} are merged, and still too few: {OTHER} "
+                f"({counts[OTHER]}). --min-group-size sets the limit."
+            )
+        small = counts[:0]
     if len(small):
         named = ", ".join(f"{plain(label)} ({count})" for label, count in list(small.items())[:5])
         named += ", ..." if len(small) > 5 else ""

@@ -6,16 +6,15 @@ epsilon_s`. Its multipliers `Phi_s` enter the dual through the tilt `A^T Phi_s` 
 in which reports and tables tell of it, so that one from outside needs no list elsewhere.
 """
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from evenhand._utils.stored import Stored
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import as_floats
 from evenhand.dual.grid import Grid
+from evenhand.dual.notion import Parity, ParityNotion
 from evenhand.dual.operators import (
     Cumulative,
     Dense,
@@ -27,6 +26,7 @@ from evenhand.dual.operators import (
     SupNorm,
     matrix,
 )
+from evenhand.dual.thresholds import Thresholds
 
 __all__ = [
     "METRICS",
@@ -44,124 +44,18 @@ __all__ = [
     "ParityNotion",
     "PmfParity",
     "SupNorm",
+    "Thresholds",
     "TvParity",
     "W1Parity",
     "find_parity",
     "make_parity",
     "matrix",
     "register_parity",
+    "resolve_parity",
 ]
 
 METRICS = ("ks", "sup", "mean", "tv", "w1")  # distances of `evenhand.metrics` that a notion can bound
-
-
-@dataclass(frozen=True, slots=True)
-class Parity:
-    """A parity notion on given atoms."""
-
-    name: str
-    operator: Operator
-    norm: Norm
-    in_outcome_units: bool  # epsilon is a difference of outcomes, not of probabilities
-    unavoidable: float = 0.0  # share of |E[t_s]| that every policy violates, see `smallest_feasible`
-
-    def smallest_feasible(self, mean_imbalance: FloatArray) -> FloatArray:
-        """Smallest tolerance that some policy meets, when `E[t_s]` is not zero: (n_groups,)."""
-        return self.unavoidable * np.abs(mean_imbalance)
-
-    def constant_violation(self, mean_imbalance: FloatArray) -> FloatArray:
-        """Largest violation among predictions that are the same for all: (n_groups,).
-
-        Such predictions are at perfect parity, so a tolerance below this has lost its meaning: the
-        constant at atom l has `V_s = E[t_s] A e_l`.
-        """
-        return float(self.norm.value(matrix(self.operator)).max()) * np.abs(mean_imbalance)
-
-    def diameter(self) -> float:
-        """The most that the norm can be between two distributions, or a bound on it.
-
-        It is twice the radius of the atoms around zero, or around the middle of each row where that is less.
-        """
-        rows = matrix(self.operator)
-        middle = (rows.max(axis=1, keepdims=True) + rows.min(axis=1, keepdims=True)) / 2
-        return 2.0 * min(float(self.norm.value(each).max()) for each in (rows, rows - middle))
-
-
-class ParityNotion(Stored, ABC):
-    """What has to agree between each group and everybody, on any atoms, and how to tell of it.
-
-    One of your own has a `name` and an `operator`; all else has a default. Make it a frozen dataclass:
-    models compare notions with `==`. docs/extending.md takes one all the way.
-
-    Attributes
-    ----------
-    name : str
-        As in `parity="..."`, once it is registered.
-    in_outcome_units : bool, default=False
-        Epsilon is a difference of outcomes, not of probabilities. The distance then has to grow with the
-        outcomes, wherever their zero is: twice the outcomes, twice the distance.
-    needs_ties : bool, default=False
-        The distance sees no more than whether two predictions are equal, so that it says nothing of scores
-        without ties.
-    metric : str, default=name
-        The distance that it bounds: "ks", "sup", "mean", "tv" or "w1" of `evenhand.metrics`, or its own.
-        The latter is the norm of the operator on the difference of two distributions.
-    gap_name, asks, meaning : str
-        Words of a report: what the distance is called after "largest", and two sentences on what is asked
-        ("{epsilon}" stands for the tolerance) and on what the gap of a group is.
-    short_name, distance_name : str
-        A distance of its own in the head of a table, and in a sentence.
-    """
-
-    name: str
-    in_outcome_units: bool = False
-    needs_ties: bool = False
-
-    @abstractmethod
-    def operator(self, atoms: FloatArray) -> Operator | FloatArray:
-        """A, or the array of its entries (n_rows, n_atoms).
-
-        `atoms` are the values that can be predicted, increasing, in the units of the outcomes; scaled to
-        [-1, 1] where the notion is `in_outcome_units`, which grows with them.
-        """
-
-    def norm(self, atoms: FloatArray) -> Norm:
-        """The norm over the rows; every row within epsilon by default."""
-        return SupNorm()
-
-    def unavoidable(self, atoms: FloatArray) -> float:
-        """Share of `|E[t_s]|` that every policy violates, see `Parity.smallest_feasible`."""
-        return 0.0
-
-    @property
-    def metric(self) -> str:
-        """Name of the distance that the notion bounds."""
-        return self.name
-
-    @property
-    def gap_name(self) -> str:
-        """What the distance is called in a report, after "largest"."""
-        return "gap"
-
-    @property
-    def asks(self) -> str:
-        """What is asked for, a sentence in which "{epsilon}" stands for the tolerance."""
-        return f"The {self.distance_name} of a group's predictions to everybody's may be at most {{epsilon}}."
-
-    @property
-    def meaning(self) -> str:
-        """What the gap of a group is, a sentence."""
-        return f"The gap of a group is the {self.distance_name} of its predictions to everybody's."
-
-    @property
-    def short_name(self) -> str:
-        """A distance of its own in the head of a table."""
-        return self.name
-
-    @property
-    def distance_name(self) -> str:
-        """A distance of its own in a sentence."""
-        return f"{self.name} distance"
+ALIASES = {"ks": "cdf"}  # a notion by the name of its distance
 
 
 @dataclass(frozen=True)
@@ -281,9 +175,11 @@ class W1Parity(ParityNotion):
 
 
 PARITIES: dict[str, ParityNotion] = {
-    notion.name: notion for notion in (PmfParity(), CdfParity(), MeanParity(), TvParity(), W1Parity())
+    notion.name: notion
+    for notion in (PmfParity(), CdfParity(), MeanParity(), TvParity(), W1Parity(), Thresholds())
 }
-_TAKEN = frozenset({*PARITIES, *METRICS, "w2"})  # names that have a meaning already
+BUILT_IN = frozenset(PARITIES)
+_TAKEN = frozenset({*BUILT_IN, *METRICS, "w2"})  # names that have a meaning already
 
 
 def register_parity(notion: ParityNotion) -> None:
@@ -295,15 +191,30 @@ def register_parity(notion: ParityNotion) -> None:
 
 
 def find_parity(parity: str | ParityNotion) -> ParityNotion:
-    """The notion that a name stands for; a notion is returned as it is."""
+    """The notion that a name stands for, with its numbers if it takes any; a notion is returned as it is.
+
+    >>> find_parity("ks"), find_parity("thresholds:600,50%")
+    (CdfParity(), Thresholds(thresholds=(600.0,), quantiles=(0.5,)))
+    """
     if not isinstance(parity, str):
         return _check(parity)
-    if parity not in PARITIES:
+    name, colon, numbers = parity.partition(":")
+    name = ALIASES.get(name, name)
+    if name not in PARITIES:
         raise ValueError(
             f"Unknown parity {parity!r}. Valid names: {', '.join(sorted(PARITIES))}. One of your own "
             "has to be registered first: evenhand.parity.register_parity, or --plugin on the command line."
         )
-    return PARITIES[parity]
+    return PARITIES[name].read(numbers) if colon else PARITIES[name]
+
+
+def resolve_parity(
+    parity: str | ParityNotion, scores: FloatArray, weights: FloatArray | None
+) -> str | ParityNotion:
+    """A parity with what its notion learns from scores; a name that needs nothing stays a name."""
+    notion = find_parity(parity)
+    resolved = notion.resolve(scores, weights)
+    return parity if resolved is notion else resolved
 
 
 def make_parity(parity: str | ParityNotion, atoms: FloatArray | Grid) -> Parity:
@@ -348,7 +259,7 @@ def _check(notion: Any) -> ParityNotion:
     name = getattr(notion, "name", None)
     if not isinstance(name, str) or not name:
         raise ValueError(f"A parity notion needs a name, as in parity='name': got {name!r} of {notion!r}.")
-    if name in _TAKEN and notion != PARITIES.get(name):
+    if name in _TAKEN and type(notion) is not type(PARITIES.get(name)):
         raise ValueError(f"The name {name!r} is taken by evenhand itself: give the notion another.")
     if notion.metric not in (name, *METRICS):
         raise ValueError(

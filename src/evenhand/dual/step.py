@@ -1,5 +1,6 @@
 """The parity step: what is asked for, and the scale on which it is solved."""
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +21,11 @@ from evenhand.dual.grid import (
     paper_beta,
 )
 from evenhand.dual.imbalance import ImbalanceModel, strata_faults
-from evenhand.dual.parity import Parity, ParityNotion, make_parity
+from evenhand.dual.parity import BUILT_IN, Parity, ParityNotion, find_parity, make_parity
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.rows import DualRows, MemoryRows
+from evenhand.exceptions import NothingAskedWarning
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,6 +123,31 @@ class ParityStep(Stored):
         """What predicts with these multipliers, in the user's units."""
         tilt = self.make_parity().operator.adjoint(multipliers)
         return SoftmaxPolicy(self.grid, self.group_prior, tilt, self.beta, self.strata, self.cost)
+
+
+def warn_of_idle_parity(step: ParityStep, stacklevel: int) -> None:
+    """Warn where the notion asks for nothing of predictions on the grid."""
+    notion = find_parity(step.parity)
+    if reason := notion.idle(step.grid.atoms):
+        warnings.warn(
+            f"{reason}: parity {notion.name!r} asks for nothing. Look at the units of its numbers, or widen "
+            "bounds.",
+            NothingAskedWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def warn_of_loose_epsilon(parity: str | ParityNotion, epsilon: FloatArray, stacklevel: int) -> None:
+    """Warn where no difference of probabilities could be larger than epsilon, (n_groups,)."""
+    notion = find_parity(parity)
+    if not notion.in_outcome_units and notion.name in BUILT_IN and (epsilon >= 1.0).all():
+        least = float(epsilon.min())
+        warnings.warn(
+            f"epsilon={least:g} asks for nothing: parity {notion.name!r} compares probabilities, which never "
+            f"differ by more than 1. To allow {least:g} percentage points is epsilon={least / 100:g}.",
+            NothingAskedWarning,
+            stacklevel=stacklevel + 1,
+        )
 
 
 def choose_grid(atoms: Any, bounds: Any, scores: FloatArray, weights: FloatArray | None, cost: Cost) -> Grid:

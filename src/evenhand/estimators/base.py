@@ -14,6 +14,7 @@ from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels
 from evenhand.calibration import JOINT
 from evenhand.estimators.cells import Cells
+from evenhand.estimators.checking import require_same_order, stand_in_rows
 from evenhand.estimators.draws import RandomState, choose_uniforms, uniforms_from_table
 from evenhand.estimators.fitted import FittedEstimator
 from evenhand.estimators.group_model import restore_models
@@ -26,8 +27,9 @@ from evenhand.estimators.learning import (
     known_columns,
     unwrap_single,
 )
-from evenhand.estimators.nuisances import input_tags, require_table
+from evenhand.estimators.nuisances import Labelled, input_tags, require_table
 from evenhand.estimators.postprocessor import FrontierRows, ParityPostprocessor
+from evenhand.estimators.proving import provable_metric
 from evenhand.estimators.recalibration import Models
 from evenhand.metrics.measure import ScoredRows
 from evenhand.metrics.membership import Membership
@@ -100,7 +102,14 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
         """
         self._check_calibration_rows(X_calibration, sensitive_features_calibration)
         learned = self._learn(
-            X, y, sensitive_features, X_unlabeled, sensitive_features_unlabeled, sample_weight, sensitive_data
+            X,
+            y,
+            sensitive_features,
+            X_unlabeled,
+            sensitive_features_unlabeled,
+            sample_weight,
+            sensitive_data,
+            set_aside=(X_calibration, sensitive_features_calibration),
         )
         set_aside = None
         if X_calibration is not None:
@@ -118,7 +127,8 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
         """One outcome for each row, drawn from its policy: parity is kept, up to the noise of drawing.
 
         By default the draw is a keyed hash of the row's features: the same person gets the same answer in
-        any batch, order, process or machine, and so do two people with the same features.
+        any batch, order, process or machine, and so do two people with the same features, who then share
+        their luck. Where features repeat, pass `ids`: everybody has a draw of their own, and keeps it.
 
         Parameters
         ----------
@@ -182,6 +192,7 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
         if self.aware:
             if sensitive_features is None:
                 raise ValueError("This model is aware: pass the group of each row as sensitive_features.")
+            require_same_order(X, sensitive_features, "sensitive_features")
             known = encode_attributes(sensitive_features, _num_samples(X), cells, "sensitive_features")
         elif sensitive_features is not None:
             raise ValueError(
@@ -219,6 +230,7 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
         groups = read_sensitive(sensitive_features, _num_samples(X), name).values()
         if any(each.settled().proba is not None for each in groups):
             raise ValueError(f"{name} must be labels: nothing is proved with probabilities of groups.")
+        provable_metric(self.parity)
 
     def _set_aside(self, learned: Learned, X: Any, y: Any, sensitive_features: Any) -> ScoredRows:
         """Rows to prove with, as the models score them."""
@@ -239,6 +251,12 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
                 "proved of groups that are not there."
             )
         return ScoredRows(rows.scores, rows.group_proba, members)
+
+    def _check_step(self, data: Labelled, cells: Cells, X_unlabeled: Any) -> None:
+        """Refuse parameters of the parity step, and warn of those that ask for nothing."""
+        n_rows = len(data.y) if X_unlabeled is None else _num_samples(X_unlabeled)
+        step = self._postprocessor(cells)
+        step._check_settings(stand_in_rows(data, cells.labels(), cells.strata()), n_rows, stacklevel=4)
 
     def _postprocessor(self, cells: Cells) -> ParityPostprocessor:
         """The post-processor with this model's parameters, unfitted but for a warm start."""
@@ -293,8 +311,10 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        base, groups = (input_tags(model) for model in (self._base_estimator(), self._group_classifier()))
-        for name in ("sparse", "allow_nan", "string", "categorical"):
-            setattr(tags.input_tags, name, getattr(base, name) and getattr(groups, name))
+        given = (self.estimator, self._base_estimator()), (self.sensitive_estimator, self._group_classifier())
+        taken = [(model is None, input_tags(chosen)) for model, chosen in given]
+        for name in ("sparse", "allow_nan", "string", "categorical"):  # default models fit themselves to X
+            takes = (getattr(found, name) or (own and name in ("sparse", "string")) for own, found in taken)
+            setattr(tags.input_tags, name, all(takes))
         tags.target_tags.required = True
         return tags

@@ -15,6 +15,7 @@ from evenhand.dual.costs import CostMatrix, check_cost_matrix
 from evenhand.dual.parity import ParityNotion
 from evenhand.estimators.base import ParityEstimator
 from evenhand.estimators.cells import JOINTS, choose_outcomes
+from evenhand.estimators.checking import check_kind
 from evenhand.estimators.draws import RandomState
 from evenhand.estimators.nuisances import (
     came_fitted,
@@ -38,7 +39,8 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
     Parameters
     ----------
     estimator : classifier with predict_proba, default=None
-        Learns the class. None: logistic regression on imputed and scaled features.
+        Learns the class. None: logistic regression on imputed and scaled features; columns of text become
+        columns of zeros and ones, as in `table_pipeline`, and X may be sparse.
         A model that is already fitted comes as `sklearn.frozen.FrozenEstimator(model)`.
     sensitive_estimator : classifier with predict_proba, default=None
         Learns the group, or class and group together (`joint`). None: logistic regression as well.
@@ -222,9 +224,10 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         chances = self.predict_proba(X, sensitive_features=sensitive_features)
         return accuracy(self._check_target(y), chances, self.classes_, sample_weight)
 
-    def _base_estimator(self) -> BaseEstimator:
+    def _base_estimator(self, X: Any = None) -> BaseEstimator:
         if self.estimator is None:
-            return default_classifier()
+            return default_classifier(X)
+        check_kind(self.estimator, "estimator", "classifier", "ParityRegressor is for numbers.")
         require_proba(self.estimator, "estimator")
         return self.estimator
 

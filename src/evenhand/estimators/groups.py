@@ -3,7 +3,9 @@
 from numbers import Integral
 
 from evenhand._utils.labels import OTHER, Groups, sorted_labels
+from evenhand._utils.text import some_of, some_words
 
+MOST_GROUPS = 50  # of which most are small: beyond, labels are taken for numbers or names
 PAIR = "(class, group)"  # kind of the groups of a model that tells classes apart, too
 
 
@@ -29,15 +31,33 @@ def check_groups(groups: Groups, *, min_group_size: int = 1, merge_small: bool =
         groups = groups.relabel([OTHER if label in small else label for label in groups.labels])
         small = _small_groups(groups, min_group_size)
     if small:
-        named = ", ".join(f"{label!r} ({small[label]} rows)" for label in sorted_labels(small))
-        raise ValueError(
-            f"sensitive_features has groups of fewer than min_group_size={min_group_size} rows: {named}. "
-            'Join them with others (small_groups="merge" does), collect more rows, or lower min_group_size.'
-        )
+        raise ValueError(_too_small(groups, small, min_group_size, merged=merge_small))
     if len(groups.labels) < 2:
         named = f"all {int(groups.known.sum())} sample(s) are in group {groups.labels[0]!r}"
         raise ValueError(f"sensitive_features needs two groups or more: {named}.")
     return groups
+
+
+def _too_small(groups: Groups, small: dict[object, int], smallest: int, *, merged: bool) -> str:
+    """Which groups are too small, and the way out."""
+    n_rows, n_groups = len(groups.codes), len(groups.labels)
+    if n_groups > MOST_GROUPS and len(small) > n_groups / 2 and not merged:
+        return (
+            f"sensitive_features has {n_groups} different values in {n_rows} rows "
+            f"({some_of(groups.labels, 3)}): more like a number or a name than a group. Cut numbers into "
+            "ranges first, such as pandas.cut(age, [0, 30, 60, 120]), and give every row its range."
+        )
+    if merged:
+        return (
+            f"Groups of fewer than min_group_size={smallest} rows are merged, and still too few: {OTHER!r} "
+            f"({small.get(OTHER, 0)} rows). Join them with a larger group, collect more rows, or lower "
+            "min_group_size."
+        )
+    named = some_words(f"{label!r} ({small[label]} rows)" for label in sorted_labels(small))
+    return (
+        f"sensitive_features has groups of fewer than min_group_size={smallest} rows: {named}. "
+        'Join them with others (small_groups="merge" does), collect more rows, or lower min_group_size.'
+    )
 
 
 def _small_groups(groups: Groups, smallest: int) -> dict[object, int]:

@@ -17,6 +17,14 @@ from evenhand._utils.validation import Labels, Rows, as_floats, check_weights, r
 from evenhand._utils.warn import warn_user
 from evenhand.calibration import JOINT, CalibrationDiagnosis
 from evenhand.estimators.cells import CRITERIA, Cells
+from evenhand.estimators.checking import (
+    check_kind,
+    check_more_rows,
+    check_n_jobs,
+    require_same_order,
+    warn_of_group_in_features,
+    warn_of_shared_draws,
+)
 from evenhand.estimators.draws import RandomState
 from evenhand.estimators.group_model import GroupModel, fit_group_models
 from evenhand.estimators.groups import check_groups, check_small_groups
@@ -45,6 +53,7 @@ from evenhand.estimators.learning_rows import (
 from evenhand.estimators.nuisances import (
     Fold,
     Labelled,
+    came_fitted,
     class_codes,
     default_classifier,
     fit_model,
@@ -52,9 +61,12 @@ from evenhand.estimators.nuisances import (
     make_folds,
     out_of_fold,
     report_fits,
+    require_groups,
+    require_known_groups,
     require_proba,
     require_table,
     require_weighted,
+    weight_parameter,
 )
 from evenhand.estimators.recalibration import (
     AUTO,
@@ -87,8 +99,8 @@ class Learner(ABC):
     random_state: RandomState
 
     @abstractmethod
-    def _base_estimator(self) -> BaseEstimator:
-        """The model of the outcome, unfitted."""
+    def _base_estimator(self, X: Any = None) -> BaseEstimator:
+        """The model of the outcome, unfitted; by default one that takes the columns of X."""
 
     @abstractmethod
     def _check_target(self, y: Any) -> AnyArray:
@@ -127,11 +139,20 @@ class Learner(ABC):
         sensitive_features_unlabeled: Any = None,
         sample_weight: Any = None,
         sensitive_data: Any = None,
+        *,
+        set_aside: tuple[Any, Any] = (None, None),
     ) -> Learned:
-        """Fit the two models and score the rows of the parity step."""
+        """Fit the two models and score the rows of the parity step, once all that can be checked is.
+
+        Rows that are `set_aside`, and their groups, are only checked.
+        """
         calibration = self._chosen_calibration()
         judges = is_for_new_people(self.confidence, knows_groups=True)
         rows, cells = self._labelled(X, y, sensitive_features, sample_weight, sensitive_data)
+        self._check_models(rows, cells)
+        self._check_step(rows.data, cells, X_unlabeled)
+        check_more_rows(X, X_unlabeled, "unlabeled", sensitive_features_unlabeled, cells)
+        check_more_rows(X, set_aside[0], "calibration", set_aside[1], cells)
         known = known_groups(
             rows.attributes if rows.complete else None,
             cells,
@@ -241,6 +262,27 @@ class Learner(ABC):
             models, _ = fit_recalibration(models, labelled.outputs, outcome, (), own, labelled.weights)
         return fit_recalibration(models, told.outputs, None, targets, judged, told.weights)
 
+    @abstractmethod
+    def _check_step(self, data: Labelled, cells: Cells, X_unlabeled: Any) -> None:
+        """Refuse parameters of the parity step, and warn of those that ask for nothing."""
+
+    def _check_models(self, rows: LearningRows, cells: Cells) -> None:
+        """Refuse models that cannot learn what they are to; warn where they are told the group."""
+        check_n_jobs(self.n_jobs)
+        models = {"estimator": self._base_estimator(rows.data.X)}
+        if not self.aware or cells.joint:
+            models["sensitive_estimator"] = classifier = self._group_classifier(rows.told.X)
+            for groups in model_targets(cells, rows.attributes, rows.told):
+                require_groups(groups, rows.told_folds)
+                if came_fitted(classifier):
+                    require_known_groups(classifier, groups.labels)
+        if rows.data.weights is not None:
+            for name, model in models.items():
+                weight_parameter(model, name)
+        if not self.aware and not rows.soft:
+            warn_of_group_in_features(rows.told.X, rows.attributes, stacklevel=4)
+        warn_of_shared_draws(rows.data.X, stacklevel=4)
+
     def _chosen_calibration(self) -> str | None:
         """The name that "auto" stands for: joint where epsilon is for new people."""
         check_calibration(self.calibration)
@@ -255,9 +297,10 @@ class Learner(ABC):
         """
         if serve:
             report_fits("outcome", 0, folds)
-        estimator = fit_model(self._base_estimator(), data.X, data.y, data.weights, "estimator")
+        model = self._base_estimator(data.X)
+        estimator = fit_model(model, data.X, data.y, data.weights, "estimator")
         if serve:
-            score = partial(self._score_fold, estimator)
+            score = partial(self._score_fold, model, estimator)
             return estimator, out_of_fold(score, data, folds, self.n_jobs, "outcome")
         return estimator, self._scores(estimator, data.X, data.classes)
 
@@ -273,7 +316,9 @@ class Learner(ABC):
         if self.aware and not cells.joint:
             return [], []
         targets = model_targets(cells, attributes, data)
-        return fit_group_models(self._group_classifier(), data, targets, folds, calibration, self.n_jobs)
+        return fit_group_models(
+            self._group_classifier(data.X), data, targets, folds, calibration, self.n_jobs
+        )
 
     def _raw_rows(self, models: Models, X: Any, cells: Cells, known: Sequence[Groups] | None) -> RawRows:
         """Rows as fitted models see them; their groups are `known` to aware models alone."""
@@ -283,17 +328,16 @@ class Learner(ABC):
         )
         return RawRows(outputs, factor_codes(X, self.conditional_on, cells), None)
 
-    def _group_classifier(self) -> BaseEstimator:
+    def _group_classifier(self, X: Any = None) -> BaseEstimator:
         if self.sensitive_estimator is None:
-            return default_classifier()
+            return default_classifier(X)
+        check_kind(self.sensitive_estimator, "sensitive_estimator", "classifier", "Groups are classes.")
         require_proba(self.sensitive_estimator)
         return self.sensitive_estimator
 
-    def _score_fold(self, warm_start_from: Any, data: Labelled, X: Any) -> FloatArray:
+    def _score_fold(self, model: BaseEstimator, warm_start_from: Any, data: Labelled, X: Any) -> FloatArray:
         """Scores of X by a model fitted on `data`, started from one that was fitted on all labelled rows."""
-        estimator = fit_model(
-            self._base_estimator(), data.X, data.y, data.weights, "estimator", warm_start_from
-        )
+        estimator = fit_model(model, data.X, data.y, data.weights, "estimator", warm_start_from)
         return self._scores(estimator, X, data.classes)
 
     def _labelled(
@@ -317,6 +361,7 @@ class Learner(ABC):
             used = check_weights(weights, len(target)) > 0
         columns, attributes = {}, []
         if sensitive_data is None:
+            require_same_order(X, sensitive_features, "sensitive_features")
             columns = attribute_columns(sensitive_features, len(target), self.attributes)
             attributes = self._check_attributes(columns, used)
         kept = target[used]
@@ -332,7 +377,7 @@ class Learner(ABC):
         else:
             rows, columns = self._of_two_tables(data, folds, *sensitive_data)
         if rows.soft:
-            require_weighted(self._group_classifier())
+            require_weighted(self._group_classifier(rows.told.X))
             warn_user(PROXY, ProxyWarning)
         return rows, self._cells(tuple(columns), rows)
 

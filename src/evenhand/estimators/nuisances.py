@@ -4,11 +4,12 @@ Rows that are post-processed must not have trained the models that score them: o
 each is scored by models fitted on the other folds (cross-fitting).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
@@ -22,10 +23,12 @@ from sklearn.utils.validation import has_fit_parameter
 
 from evenhand._utils.labels import Groups
 from evenhand._utils.progress import report_progress
+from evenhand._utils.text import some_of
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import Labels
 from evenhand.estimators.draws import RandomState, key_from
 from evenhand.estimators.groups import PAIR
+from evenhand.estimators.tabular import table_kinds, table_pipeline, text_columns
 
 Fold = tuple[IntArray, IntArray]  # rows to fit on, rows to score
 
@@ -33,22 +36,29 @@ DEFAULT_FOLDS = 5
 DESCENTS = ("lbfgs", "newton-cg", "newton-cholesky")  # of logistic regression: solvers that only go downhill
 
 
-def default_regressor() -> BaseEstimator:
-    """Ridge regression on imputed and scaled features: the paper's linear model, made safe.
+def default_regressor(X: Any = None) -> BaseEstimator:
+    """Ridge regression on imputed and scaled features of X: the paper's linear model, made safe.
 
     It is quick enough to fit once for every fold, has nothing to tune, and a model file with it opens
     without any type to trust, which trees do not.
     """
-    return _prepared(RidgeCV(alphas=np.logspace(-3, 3, 13)))
+    if issparse(X):  # without folds a sparse table of n rows would become a dense one of n x n
+        return _prepared(RidgeCV(alphas=np.logspace(-2, 2, 5), cv=3), X)
+    return _prepared(RidgeCV(alphas=np.logspace(-3, 3, 13)), X)
 
 
-def default_classifier() -> BaseEstimator:
+def default_classifier(X: Any = None) -> BaseEstimator:
     """Logistic regression: parity rests on probabilities that mean what they say, and its do."""
-    return _prepared(LogisticRegression(max_iter=1000))
+    return _prepared(LogisticRegression(max_iter=1000), X)
 
 
-def _prepared(model: BaseEstimator) -> Pipeline:
-    return make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler(), model)
+def _prepared(model: BaseEstimator, X: Any) -> Pipeline:
+    """The model behind what the columns of X need: those of text become columns of zeros and ones."""
+    kinds = {} if X is None or issparse(X) else table_kinds(X)
+    if "text" in kinds.values():
+        return table_pipeline(model, kinds)
+    imputer = SimpleImputer(keep_empty_features=True)
+    return make_pipeline(imputer, StandardScaler(with_mean=not issparse(X)), model)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,23 +93,39 @@ def fit_model(
 
     `warm_start_from` is a fit of the same model on more of the rows, for a shorter way to the same answer.
     """
-    model = clone(model)
-    if warm_start_from is not None:
-        _warm_start(_last_step(model), _last_step(warm_start_from), y)
-    if weights is None or isinstance(model, FrozenEstimator):
-        return model.fit(X, y)
-    argument = _weight_argument(model)
-    if argument is None:
+    given = {}
+    if weights is not None and not isinstance(model, FrozenEstimator):
+        given = {weight_parameter(model, name): weights}
+    copy = clone(model)
+    started = warm_start_from is not None and _warm_start(_last_step(copy), _last_step(warm_start_from), y)
+    try:
+        return copy.fit(X, y, **given)
+    except (ValueError, TypeError) as error:
+        if started:  # fewer rows may have fewer categories, and then fewer columns than the start has
+            return fit_model(model, X, y, weights, name)
+        text = text_columns(X)
+        if not text:
+            raise
+        raise ValueError(
+            f"{name}={type(model).__name__} could not be fitted: {error}\nX has text in column(s) "
+            f"{some_of(text)}: if the model takes numbers alone, pass evenhand.table_pipeline(model, X)."
+        ) from error
+
+
+def weight_parameter(model: Any, name: str) -> str:
+    """What the weights of rows are called in a model's fit; refuses one that takes none."""
+    found = _weight_argument(model)
+    if found is None:
         raise ValueError(
             f"sample_weight was given, but {name}={type(model).__name__} takes none in its fit: "
             "leave sample_weight out, or choose a model that takes it."
         )
-    return model.fit(X, y, **{argument: weights})
+    return found
 
 
-def _weight_argument(model: BaseEstimator) -> str | None:
+def _weight_argument(model: Any) -> str | None:
     """What weights are called in the fit of a model, or of a pipeline; None where it takes none."""
-    if has_fit_parameter(model, "sample_weight"):
+    if isinstance(model, FrozenEstimator) or has_fit_parameter(model, "sample_weight"):
         return "sample_weight"
     if isinstance(model, Pipeline) and has_fit_parameter(model.steps[-1][1], "sample_weight"):
         return f"{model.steps[-1][0]}__sample_weight"
@@ -116,19 +142,20 @@ def require_weighted(classifier: BaseEstimator) -> None:
         )
 
 
-def _warm_start(model: Any, warm_start_from: Any, y: AnyArray) -> None:
+def _warm_start(model: Any, warm_start_from: Any, y: AnyArray) -> bool:
     """Have a logistic regression begin where another ended, if both are on their way to one best answer.
 
     What it comes to is the same within its tolerance: the loss is convex, the steps go downhill, and the
     other was not cut short. No other model is started so: its answer could tell where it began.
     """
     if type(model) is not LogisticRegression or model.solver not in DESCENTS:
-        return
-    if max(warm_start_from.n_iter_) < warm_start_from.max_iter and np.array_equal(
-        np.unique(y), warm_start_from.classes_
-    ):
-        model.set_params(warm_start=True)
-        model.coef_, model.intercept_ = warm_start_from.coef_.copy(), warm_start_from.intercept_.copy()
+        return False
+    was_cut_short = max(warm_start_from.n_iter_) >= warm_start_from.max_iter
+    if was_cut_short or not np.array_equal(np.unique(y), warm_start_from.classes_):
+        return False
+    model.set_params(warm_start=True)
+    model.coef_, model.intercept_ = warm_start_from.coef_.copy(), warm_start_from.intercept_.copy()
+    return True
 
 
 def _last_step(model: Any) -> Any:
@@ -153,13 +180,20 @@ def group_probabilities(classifier: Any, X: Any, groups: Labels) -> FloatArray:
     classes = np.asarray(classifier.classes_).tolist()
     if not came_fitted(classifier):
         return _in_columns(proba, classes, len(groups))
+    known = require_known_groups(classifier, groups)
+    return proba[:, [known.index(label) for label in groups]]
+
+
+def require_known_groups(classifier: Any, groups: Labels) -> list[Hashable]:
+    """The groups that a model which came fitted tells apart; refuses one for other groups."""
+    classes = np.asarray(classifier.classes_).tolist()
     known = [tuple(label) if isinstance(label, list) else label for label in classes]
     if set(known) != set(groups):
         raise ValueError(
-            f"sensitive_estimator knows the groups {', '.join(map(repr, known))}, but sensitive_features has "
-            f"{', '.join(map(repr, groups))}."
+            f"sensitive_estimator knows the groups {some_of(known)}, but sensitive_features has "
+            f"{some_of(groups)}."
         )
-    return proba[:, [known.index(label) for label in groups]]
+    return known
 
 
 def class_codes(target: AnyArray, classes: Labels) -> IntArray:

@@ -23,10 +23,16 @@ from evenhand._utils.validation import (
 from evenhand.certificates import Promise, certify
 from evenhand.dual.costs import make_cost
 from evenhand.dual.grid import Grid, automatic_beta, uniform_grid, warn_of_clipping
-from evenhand.dual.parity import ParityNotion
+from evenhand.dual.parity import ParityNotion, resolve_parity
 from evenhand.dual.prior import resolve_prior
 from evenhand.dual.problem import DualProblem
-from evenhand.dual.step import ParityStep, choose_beta, choose_grid
+from evenhand.dual.step import (
+    ParityStep,
+    choose_beta,
+    choose_grid,
+    warn_of_idle_parity,
+    warn_of_loose_epsilon,
+)
 from evenhand.estimators.draws import RandomState, key_from
 from evenhand.estimators.judging import (
     N_FOLDS,
@@ -37,7 +43,7 @@ from evenhand.estimators.judging import (
     is_for_new_people,
 )
 from evenhand.estimators.proving import prove_tolerance
-from evenhand.estimators.selection import Selection, is_cv, select
+from evenhand.estimators.selection import Selection, count_folds, is_cv, select
 from evenhand.estimators.streaming import PartialFit
 from evenhand.exceptions import PromiseWarning
 from evenhand.metrics.measure import ScoredRows
@@ -68,12 +74,13 @@ class ParityPostprocessor(PartialFit):
 
     Parameters
     ----------
-    parity : {"cdf", "pmf", "mean", "tv", "w1"} or ParityNotion, default="cdf"
+    parity : {"cdf", "pmf", "mean", "tv", "w1", "thresholds"} or ParityNotion, default="cdf"
         What has to agree: "cdf" bounds the Kolmogorov-Smirnov distance between each group's predictions
         and everybody's, "pmf" the difference of the probability of each atom (paper, eq. 2), "mean" the
         difference of the average prediction, in the units of the scores, "tv" the total variation
-        distance, and "w1" the Wasserstein-1 distance, in the units of the scores. Others can be added
-        (docs/extending.md).
+        distance, and "w1" the Wasserstein-1 distance, in the units of the scores;
+        `evenhand.Thresholds([...])` the difference of the shares above these alone, and "thresholds" of that
+        above the median of the scores. Others can be added (docs/extending.md).
     epsilon : float, array of shape (n_groups,) or dict, default=0.05
         Tolerance: one for all groups, one for each, or by group label. Zero is allowed.
     atoms : "auto", "cv", int or array of shape (n_atoms,), default="auto"
@@ -235,6 +242,8 @@ class ParityPostprocessor(PartialFit):
             Called with a `Progress` after every step; stops the solver by returning True.
         """
         rows = self._read_rows(scores, group_proba, sample_weight, strata)
+        asked = check_epsilon(self.epsilon, rows.groups, rows.strata)
+        warn_of_loose_epsilon(self.parity, asked, stacklevel=2)
         folds = None
         if is_for_new_people(self.confidence, knows_groups=sensitive_features is not None):
             known = self._known_groups(rows, sensitive_features, sample_weight)
@@ -259,6 +268,7 @@ class ParityPostprocessor(PartialFit):
         step, selected = self._select(self._plan(rows, solver), rows)
         n_clipped = step.grid.count_outside(rows.scores)
         self._report_clipping(step.grid, n_clipped, n_rows)
+        warn_of_idle_parity(step, stacklevel=3)
         given = None if group_prior is None else check_prior(group_prior, rows.groups, rows.strata)
         step = replace(step, group_prior=resolve_prior(given, step, rows.groups, stacklevel=3))
         asked, promise, level = step.epsilon, None, confidence_level(self.confidence)
@@ -289,13 +299,21 @@ class ParityPostprocessor(PartialFit):
             beta = choose_beta(self.beta, cost, n_rows, solver.default_beta(n_rows))
         return ParityStep(
             grid=choose_grid(atoms, self.bounds, rows.scores, rows.weights, cost),
-            parity=self.parity,
+            parity=resolve_parity(self.parity, rows.scores, rows.weights),
             cost=cost,
             group_prior=rows.group_mass(),
             strata=rows.strata,
             epsilon=check_epsilon(self.epsilon, rows.groups, rows.strata),
             beta=beta,
         )
+
+    def _check_settings(self, rows: Rows, n_rows: int, stacklevel: int) -> None:
+        """Try the parameters on rows like those to come, of which there will be `n_rows`."""
+        step = self._plan(rows, self._solver())
+        step.cost.table(rows.scores[:2], step.grid.atoms)  # a function of the user's own may fail
+        if is_cv(self.beta) or is_cv(self.atoms):
+            count_folds(n_rows)
+        warn_of_loose_epsilon(step.parity, step.epsilon, stacklevel + 1)
 
     def _read_rows(self, scores: Any, group_proba: Any, sample_weight: Any, strata: Any) -> Rows:
         """Rows to fit on, as a user gives them."""
@@ -341,7 +359,7 @@ class ParityPostprocessor(PartialFit):
         """The step with what is left to "cv" chosen, and how."""
         if not (is_cv(self.beta) or is_cv(self.atoms)):
             return step, {}
-        found = select(self, rows, step.epsilon, step.grid, step.beta)
+        found = select(self, rows, step)
         step = replace(step, beta=found.beta)
         if is_cv(self.atoms):
             step = replace(step, grid=uniform_grid(*step.grid.bounds, found.n_atoms))

@@ -11,11 +11,12 @@ from evenhand._utils.validation import Rows
 from evenhand.certificates import Promise
 from evenhand.certificates.samples import BOUNDED, HeldOutSample, read_sample
 from evenhand.certificates.sequence import SequenceCertificate, choose_in_sequence
-from evenhand.dual.parity import find_parity
+from evenhand.dual.parity import ParityNotion, Thresholds, find_parity
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.step import ParityStep
 from evenhand.estimators.judged_rows import MOST_JUDGED, JudgedRows
 from evenhand.estimators.judging import chance_shown
+from evenhand.metrics.distances import Metric
 from evenhand.metrics.measure import ScoredRows
 from evenhand.solvers import Solver, Status, run
 
@@ -31,12 +32,7 @@ def prove_tolerance(
     Its rows are of known groups, and had no part in the models nor in the step. See `certify_sequence` for
     why trying several costs nothing.
     """
-    metric = find_parity(step.parity).metric
-    if metric not in BOUNDED:
-        raise ValueError(
-            f"There is no proof for parity {step.make_parity().name!r}: only for distances "
-            f"{', '.join(BOUNDED)}. Leave X_calibration out, and epsilon rests on cross-fitting."
-        )
+    metric = provable_metric(step.parity)
     members, inputs = calibration.members, (calibration.scores, calibration.group_proba)
     shown: list[FloatArray] = []
 
@@ -71,6 +67,19 @@ def prove_tolerance(
         due_to_models=np.sqrt(np.maximum(measured**2 - chance**2, 0.0)),
         within=members.strata is not None,
     )
+
+
+def provable_metric(parity: str | ParityNotion) -> Metric:
+    """The distance that a parity bounds; refuses one of which held-out rows prove nothing."""
+    notion = find_parity(parity)
+    if isinstance(notion, Thresholds):
+        return notion
+    if notion.metric not in BOUNDED:
+        raise ValueError(
+            f"There is no proof for parity {notion.name!r}: only for distances {', '.join(BOUNDED)}. Leave "
+            "X_calibration out, and epsilon rests on cross-fitting."
+        )
+    return notion.metric
 
 
 class _Predictor(NamedTuple):

@@ -13,6 +13,7 @@ from evenhand.dual.costs import make_cost
 from evenhand.dual.grid import automatic_bounds, range_without_outliers
 from evenhand.dual.parity import ParityNotion
 from evenhand.estimators.base import ParityEstimator
+from evenhand.estimators.checking import check_kind
 from evenhand.estimators.draws import RandomState
 from evenhand.estimators.nuisances import Labelled, default_regressor
 from evenhand.exceptions import OutlierWarning
@@ -30,12 +31,13 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
     ----------
     estimator : regressor, default=None
         Learns the outcome: any scikit-learn-compatible regressor or pipeline. None: ridge regression on
-        imputed and scaled features, the paper's linear model made safe, quick enough to fit for every fold.
+        imputed and scaled features, the paper's linear model made safe, quick enough to fit for every fold;
+        columns of text become columns of zeros and ones, as in `table_pipeline`, and X may be sparse.
         A model that is already fitted comes as `sklearn.frozen.FrozenEstimator(model)`.
     sensitive_estimator : classifier with predict_proba, default=None
         Learns the group. None: logistic regression on imputed and scaled features, since parity rests on
         probabilities that mean what they say more than on sharp ones.
-    parity : {"cdf", "pmf", "mean", "tv", "w1"} or ParityNotion, default="cdf"
+    parity : {"cdf", "pmf", "mean", "tv", "w1", "thresholds"} or ParityNotion, default="cdf"
     epsilon : float, array of shape (n_groups,) or dict by group, default=0.05
     atoms : "auto", "cv", int or array, default="auto"
     bounds : "auto" or (low, high), default="auto"
@@ -196,8 +198,11 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
             return 1.0 if error == 0.0 else 0.0
         return 1.0 - error / spread
 
-    def _base_estimator(self) -> BaseEstimator:
-        return default_regressor() if self.estimator is None else self.estimator
+    def _base_estimator(self, X: Any = None) -> BaseEstimator:
+        if self.estimator is None:
+            return default_regressor(X)
+        check_kind(self.estimator, "estimator", "regressor", "ParityClassifier is for classes.")
+        return self.estimator
 
     def _check_target(self, y: Any) -> AnyArray:
         if y is None:

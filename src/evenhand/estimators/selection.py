@@ -19,8 +19,9 @@ from evenhand._utils.stored import Stored
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import Rows
 from evenhand.dual.grid import Grid, automatic_n_atoms
-from evenhand.dual.parity import make_parity
+from evenhand.dual.parity import ParityNotion, make_parity
 from evenhand.dual.policy import SoftmaxPolicy
+from evenhand.dual.step import ParityStep
 from evenhand.estimators.draws import RandomState
 from evenhand.exceptions import ClippingWarning, ConvergenceWarning
 from evenhand.metrics import Measures, ScoredRows
@@ -102,7 +103,7 @@ def atom_candidates(n_rows: int) -> tuple[int, ...]:
 class Selectable(Protocol):
     """A post-processor, as far as selection asks: its settings, a fit on rows, and what that came to."""
 
-    parity: str
+    parity: str | ParityNotion
     epsilon: Any
     beta: Any
     atoms: Any
@@ -110,6 +111,7 @@ class Selectable(Protocol):
     random_state: RandomState
     policy_: SoftmaxPolicy
     multipliers_: FloatArray
+    step_: ParityStep
 
     def set_params(self, **settings: Any) -> Self:
         """Change settings."""
@@ -120,7 +122,7 @@ class Selectable(Protocol):
         ...
 
 
-def select(model: Selectable, rows: Rows, epsilon: FloatArray, grid: Grid, beta: float) -> Selection:
+def select(model: Selectable, rows: Rows, step: ParityStep) -> Selection:
     """Choose what `model` leaves to "cv": beta first, then the number of atoms at that beta.
 
     One after the other, since they hardly meet: the atoms' cost is the discretisation, beta's the noise.
@@ -130,14 +132,17 @@ def select(model: Selectable, rows: Rows, epsilon: FloatArray, grid: Grid, beta:
     model : ParityPostprocessor
         Copies of it are fitted; itself it is left alone.
     rows : Rows
-    epsilon : array of shape (n_groups,)
-    grid : Grid
-        Of all the rows; its bounds hold in every fold.
-    beta : float
-        The automatic one, or the user's.
+    step : ParityStep
+        Of all the rows; the bounds of its grid and its parity hold in every fold. Its beta is the automatic
+        one, or the user's.
     """
+    grid, beta = step.grid, step.beta
     template: Selectable = clone(model).set_params(
-        epsilon=epsilon, warm_start=True, tol=max(float(model.tol), FOLD_TOL), beta=beta
+        parity=step.parity,
+        epsilon=step.epsilon,
+        warm_start=True,
+        tol=max(float(model.tol), FOLD_TOL),
+        beta=beta,
     )
     if np.isfinite(grid.bounds).all():
         template.set_params(bounds=grid.bounds)
@@ -245,7 +250,7 @@ def _measure(model: Selectable, held_out: ScoredRows) -> _FoldFit:
 def _price(model: Selectable) -> FloatArray:
     """What the risk falls by for each unit of a group's epsilon, in the user's units, (n_groups,)."""
     cost, grid = model.policy_.cost, model.policy_.grid
-    parity = make_parity(model.parity, grid)
+    parity = model.step_.make_parity()
     price = parity.norm.dual(model.multipliers_) * cost.unit(grid)
     return price / grid.half_width if parity.in_outcome_units else price
 
@@ -267,15 +272,20 @@ def _summary(template: Selectable, fits: Sequence[_FoldFit]) -> tuple[float, flo
     return total.risk, float(excess.max()), float(price[there] @ excess) / len(fits)
 
 
-def _folds(rows: Rows, random_state: object) -> list[IntArray]:
-    """Held-out rows of each fold: shuffled, and dealt out by the likeliest group."""
-    n_rows = len(rows.scores)
-    n_folds = min(MOST_FOLDS, n_rows // FEWEST_FOLD_ROWS)
-    if n_folds < 2:
+def count_folds(n_rows: int) -> int:
+    """Number of folds; refuses rows that are too few to hold any out."""
+    if n_rows < 2 * FEWEST_FOLD_ROWS:
         raise ValueError(
             f'beta="cv" and atoms="cv" need at least {2 * FEWEST_FOLD_ROWS} rows: got {n_rows}. '
             'Use "auto", or give a number.'
         )
+    return min(MOST_FOLDS, n_rows // FEWEST_FOLD_ROWS)
+
+
+def _folds(rows: Rows, random_state: object) -> list[IntArray]:
+    """Held-out rows of each fold: shuffled, and dealt out by the likeliest group."""
+    n_rows = len(rows.scores)
+    n_folds = count_folds(n_rows)
     seed = int(random_state) if isinstance(random_state, Integral) else 0
     shuffled = np.random.default_rng(seed).permutation(n_rows)
     likeliest = rows.group_proba.argmax(axis=1)

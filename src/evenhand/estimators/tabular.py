@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import narwhals.stable.v1 as nw
+import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils import _safe_indexing
 
 KINDS = ("number", "moment", "text")  # a moment is a number, of days, that was written as a date
 MIN_FREQUENCY = 10  # rows: a category with fewer is counted among the infrequent ones
@@ -27,7 +29,7 @@ def table_pipeline(model: BaseEstimator, columns: Any) -> Pipeline:
     ----------
     model : estimator
         The last step.
-    columns : data frame, or dict of "number", "moment" or "text" by column name
+    columns : data frame, or dict of "number", "moment" or "text" by column name (or number, of an array)
         Of a data frame only the types of the columns count. Other columns are left out.
 
     Examples
@@ -49,6 +51,44 @@ def table_pipeline(model: BaseEstimator, columns: Any) -> Pipeline:
     named = {kind: [name for name, each in kinds.items() if each == kind] for kind in KINDS}
     steps = [(kind, makers[kind](), names) for kind, names in named.items() if names]
     return Pipeline([("columns", ColumnTransformer(steps)), ("model", model)])
+
+
+def table_kinds(X: Any) -> dict[Any, str]:
+    """The kind of each column of a frame by its name, or of an array by its number; nothing of a list.
+
+    What can be read as numbers is one, whatever its type.
+
+    >>> table_kinds(np.array([[1, "a"], [2, "b"]], dtype=object))
+    {0: 'number', 1: 'text'}
+    """
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        typed = frame_kinds(X)
+        return {
+            name: "number" if kind == "number" or _are_numbers(frame[name].to_list()) else "text"
+            for name, kind in typed.items()
+        }
+    array = np.asarray(X) if hasattr(X, "shape") else np.empty(0)
+    if array.ndim != 2 or array.dtype.kind not in "OUS":
+        return {}
+    return {place: "number" if _are_numbers(column) else "text" for place, column in enumerate(array.T)}
+
+
+def text_columns(X: Any) -> list[Any]:
+    """Columns that hold text which cannot be read as numbers, of a table of any kind."""
+    try:
+        named = [column for column, kind in table_kinds(X).items() if kind == "text"]
+    except ValueError:  # dates, which are no text
+        return []
+    return [name for name in named if any(isinstance(cell, str) for cell in _safe_indexing(X, name, axis=1))]
+
+
+def _are_numbers(values: Any) -> bool:
+    try:
+        np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def frame_kinds(frame: Any) -> dict[str, str]:

@@ -13,7 +13,7 @@ from evenhand._utils.labels import label_text, read_groups
 from evenhand._utils.typing import FloatArray
 from evenhand.evaluation.audited import INTERVAL, Audited, Columns, audit_part, possible_columns
 from evenhand.metrics._inputs import as_weights
-from evenhand.metrics.distances import find_distance
+from evenhand.metrics.distances import Metric, find_distance
 from evenhand.metrics.intervals import Intervals, check_level
 from evenhand.metrics.losses import Loss
 from evenhand.metrics.membership import Membership
@@ -212,6 +212,7 @@ def audit(
     proxy: Any = None,
     sample_weight: ArrayLike | None = None,
     loss: Loss = "squared",
+    parity: Metric | None = None,
     level: float = 0.95,
     n_boot: int = 200,
     random_state: int = 0,
@@ -247,6 +248,8 @@ def audit(
         Weight of each row.
     loss : {"squared", "absolute", "zero_one"} or callable, default="squared"
         As in `evenhand.metrics.risk`.
+    parity : str or parity notion, optional
+        A notion whose own distance is measured beside the others, such as `evenhand.Thresholds([...])`.
     level : float, default=0.95
         Of the intervals, and of the upper quantile of the noise floor.
     n_boot : int, default=200
@@ -267,9 +270,9 @@ def audit(
     0.0305 at this size: an imbalance beyond what chance explains.
     """
     check_level(level, n_boot)
-    own = Audited.read("predictions", predictions, y, atoms, loss)
+    own = Audited.read("predictions", predictions, y, atoms, loss, parity=parity)
     n_rows = own.given.n_rows
-    other = None if baseline is None else Audited.read("baseline", baseline, y, atoms, loss, n_rows)
+    other = None if baseline is None else Audited.read("baseline", baseline, y, atoms, loss, n_rows, parity)
     known, members = Membership.read_known(sensitive_features, n_rows, as_weights(sample_weight, n_rows))
     own, other = own.part(known), None if other is None else other.part(known)
     cells = None if proxy is None else read_groups(proxy, n_rows, "proxy").take(known).codes

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
-from evenhand.metrics.distances import METRICS, find_distance, group_distances, own_distances
+from evenhand.metrics.distances import METRICS, Metric, find_distance, group_distances, own_distances
 from evenhand.metrics.intervals import Intervals, bootstrap_intervals, dkw_intervals, mean_intervals
 from evenhand.metrics.losses import Loss, row_losses
 from evenhand.metrics.masses import Predictions
@@ -29,7 +29,7 @@ class Audited:
     means: FloatArray  # expected prediction, (n_rows,)
     losses: FloatArray | None  # expected loss, (n_rows,); None without outcomes
     least_loss: float
-    distances: tuple[str, ...]  # those that can be told
+    distances: tuple[Metric, ...]  # those that can be told
 
     @classmethod
     def read(
@@ -40,21 +40,27 @@ class Audited:
         atoms: ArrayLike | None,
         loss: Loss,
         n_rows: int | None = None,
+        parity: Metric | None = None,
     ) -> "Audited":
-        """Checked predictions, called `name` in messages."""
+        """Checked predictions, called `name` in messages; `parity` has its distance measured, too."""
         given = Predictions.read(predictions, atoms, name)
         if given.points is None:
             raise ValueError("audit needs the atoms of a pmf: pass atoms=, the value of each of its columns.")
         if n_rows not in (None, given.n_rows):
             raise ValueError(f"{name} needs one prediction per row: got {given.n_rows} for {n_rows} rows.")
         tied = given.pmf is not None or given.n_points * FEWEST_PER_ATOM <= given.n_rows
-        norms = [find_distance(metric) for metric in (*METRICS, *own_distances())]
+        wanted = {**dict.fromkeys(METRICS), **own_distances(parity)}
+        norms = {name: find_distance(asked or name) for name, asked in wanted.items()}
         return cls(
             given,
             given.means(),
             None if y is None else row_losses(y, predictions, atoms, loss),
             0.0 if isinstance(loss, str) else -np.inf,
-            tuple(each.name for each in norms if each.norm is not None and (tied or not each.needs_ties)),
+            tuple(
+                wanted[name] or name
+                for name, each in norms.items()
+                if each.norm is not None and (tied or not each.needs_ties)
+            ),
         )
 
     def part(self, rows: AnyArray | slice) -> "Audited":
@@ -71,7 +77,7 @@ class Audited:
     def estimates(self, members: Membership) -> dict[str, FloatArray]:
         """Measures of each group, without intervals."""
         masses, weights = self.given.masses(members), members.totals()
-        found = {name: group_distances(masses, name) for name in self.distances}
+        found = {find_distance(each).name: group_distances(masses, each) for each in self.distances}
         found["average"] = (members.totals(self.means) / weights)[:-1]
         if self.losses is not None:
             found["risk"] = (members.totals(self.losses) / weights)[:-1]
@@ -105,7 +111,7 @@ def possible_columns(own: Audited, members: Membership, cells: IntArray | None) 
     """What the distances may be, where groups are known by probabilities."""
     if not members.by_proba:
         return {}
-    standard = tuple(name for name in own.distances if name in METRICS)
+    standard = tuple(name for name in METRICS if name in own.distances)
     found = bound_distances(standard, own.given, members, cells)
     least = {(name, "least"): each.least for name, each in found.items()}
     return least | {(name, "most"): each.most for name, each in found.items()}

@@ -12,6 +12,8 @@ from evenhand._utils.text import capital
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import as_floats
 from evenhand.dual.costs import Cost, Squared
+from evenhand.dual.parity import find_parity
+from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.heldout import Model, read_held_out, step_of
 from evenhand.evaluation.noise import constant_risk, point_noise
 from evenhand.evaluation.paths import (
@@ -25,7 +27,7 @@ from evenhand.evaluation.paths import (
 )
 from evenhand.exceptions import ConvergenceWarning, EvenhandWarning
 from evenhand.metrics import DISTANCES, Measures, ScoredRows
-from evenhand.metrics.distances import own_distances
+from evenhand.metrics.distances import Metric, own_distances
 from evenhand.plots import FrontierDisplay
 
 
@@ -90,6 +92,11 @@ class Frontier:
         """Largest Kolmogorov-Smirnov distance between a group and all rows, (n_points,)."""
         return np.array([point.measures.largest("ks") for point in self.points])
 
+    @property
+    def distances(self) -> dict[str, Metric]:
+        """What is measured of each model, by name: the standard distances, and that of the model's parity."""
+        return _distances(step_of(self.models[0]))
+
     def frame(self, backend: str | None = None) -> Any:
         """One row for each epsilon, in increasing order, as a data frame.
 
@@ -108,8 +115,8 @@ class Frontier:
             "risk": self.risk,
             "risk_increase": self.risk_increase,
         }
-        for name in (*DISTANCES, *own_distances()):
-            table = np.array([point.measures.distances(name) for point in self.points])
+        for name, metric in self.distances.items():
+            table = np.array([point.measures.distances(metric) for point in self.points])
             columns[f"max_{name}"] = table.max(axis=1)
             columns |= {f"{name}_{_text(group)}": table[:, g] for g, group in enumerate(self.base.labels)}
         certificates = [point.certificate for point in self.points]
@@ -274,8 +281,12 @@ def frontier(
         path = default_epsilons(problem, rest) if wanted is None else wanted
         points = solve_path(problem, path, rows, callback)
     _warn_once(caught, points)
-    base = rows.measure_scores(rest.policy_, (*DISTANCES, *own_distances()))
+    base = rows.measure_scores(rest.policy_, _distances(rest).values())
     return Frontier(tuple(points[::-1]), base, rows.target is not None, rest.policy_.cost, rows)
+
+
+def _distances(step: ParityPostprocessor) -> dict[str, Metric]:
+    return {**{name: name for name in DISTANCES}, **own_distances(find_parity(step.step_.parity))}
 
 
 def _check_epsilons(epsilons: Any) -> FloatArray:

@@ -12,7 +12,7 @@ import numpy as np
 
 from evenhand._utils.text import capital
 from evenhand._utils.typing import FloatArray
-from evenhand.dual.parity import PARITIES, ParityNotion, make_parity
+from evenhand.dual.parity import BUILT_IN, PARITIES, ParityNotion, find_parity, make_parity
 from evenhand.metrics.masses import GroupMasses
 
 Metric = str | ParityNotion  # a distance by its name, or the one of a notion that need not be registered
@@ -109,17 +109,23 @@ DISTANCES = ("ks", "tv", "w1")  # those that a frontier reports and a held-out c
 
 
 def find_distance(metric: Metric) -> Distance:
-    """The distance of that name, evenhand's or a registered notion's; or the one that a notion bounds."""
-    name = metric if isinstance(metric, str) else metric.metric
-    if name in STANDARD:
-        return STANDARD[name]
-    notion = PARITIES.get(name) if isinstance(metric, str) else metric
-    if notion is None or notion.metric != name:
-        known = ", ".join((*METRICS, *own_distances()))
-        raise ValueError(f"metric must be one of {known}: got {metric!r}.")
+    """The distance of that name, or the one that a notion bounds, which may go by its own name.
+
+    >>> find_distance("cdf").name, find_distance("thresholds:600").name
+    ('ks', 'thresholds')
+    """
+    if isinstance(metric, str) and metric in STANDARD:
+        return STANDARD[metric]
+    try:
+        notion = find_parity(metric)
+    except ValueError as error:
+        known = ", ".join((*METRICS, "thresholds", *own_distances()))
+        raise ValueError(f"metric must be one of {known}: got {metric!r}.") from error
+    if notion.metric in STANDARD:
+        return STANDARD[notion.metric]
     phrase = notion.distance_name
     return Distance(
-        name,
+        notion.metric,
         notion.short_name,
         phrase,
         capital(phrase),
@@ -130,9 +136,28 @@ def find_distance(metric: Metric) -> Distance:
     )
 
 
-def own_distances() -> tuple[str, ...]:
-    """Names of the distances that registered notions bring along; audits and frontiers measure them too."""
-    return tuple(name for name, notion in PARITIES.items() if notion.metric not in STANDARD)
+def own_distances(asked: Metric | None = None) -> dict[str, Metric]:
+    """Distances that registered notions bring along, and the one that a model is asked for, by their names.
+
+    Audits and frontiers measure them beside their own.
+    """
+    found: dict[str, Metric] = {
+        name: name
+        for name, notion in PARITIES.items()
+        if name not in BUILT_IN and notion.metric not in STANDARD
+    }
+    if asked is not None and find_distance(asked).name not in STANDARD:
+        found[find_distance(asked).name] = asked
+    return found
+
+
+def settle_metric(metric: Metric, points: FloatArray | None, masses: FloatArray) -> Metric:
+    """The metric with what its notion learns from the predictions of everybody: quantiles become numbers."""
+    notion = find_distance(metric).parity
+    if notion is None or points is None:
+        return metric
+    resolved = notion.resolve(points, masses)
+    return metric if resolved is notion else resolved
 
 
 def _own_norm(notion: ParityNotion, gaps: FloatArray, points: FloatArray | None) -> FloatArray:
@@ -179,6 +204,7 @@ def pairs_of(n_groups: int) -> tuple[list[int], list[int]]:
 
 def group_distances(groups: GroupMasses, metric: Metric, pairwise: bool = False) -> FloatArray:
     """Distance of each group to all rows, or all of its stratum; or between each pair of groups."""
+    metric = settle_metric(metric, groups.points, groups.masses.sum(axis=0))
     own = groups.distributions()
     if not pairwise:
         return distances_between(metric, own, groups.everybody(), groups.points)

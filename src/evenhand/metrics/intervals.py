@@ -12,7 +12,7 @@ from evenhand._utils.frames import make_frame
 from evenhand._utils.labels import label_text
 from evenhand._utils.typing import FloatArray
 from evenhand.metrics._inputs import as_weights
-from evenhand.metrics.distances import Metric, find_distance, group_distances, pairs_of
+from evenhand.metrics.distances import Metric, find_distance, group_distances, pairs_of, settle_metric
 from evenhand.metrics.losses import Loss, row_losses
 from evenhand.metrics.masses import GroupMasses, Predictions, read_rows
 from evenhand.metrics.membership import Membership
@@ -124,6 +124,7 @@ def bootstrap_intervals(
     """Bootstrap intervals of several metrics from the same draws."""
     merged = predictions.merged(MOST_POINTS)
     centre = groups if merged is predictions else merged.masses(members)
+    metrics = tuple(settle_metric(each, groups.points, groups.masses.sum(axis=0)) for each in metrics)
     deviations = bootstrap_deviations(
         metrics, merged, members, centre, n_boot=n_boot, rng=rng, pairwise=pairwise
     )

@@ -13,7 +13,7 @@ from scipy.special import gammaln
 
 from evenhand._kernels.blas import one_blas_thread
 from evenhand._utils.typing import AnyArray, FloatArray
-from evenhand.metrics.distances import Metric, distances_between, find_distance, pairs_of
+from evenhand.metrics.distances import Metric, distances_between, find_distance, pairs_of, settle_metric
 from evenhand.metrics.masses import GroupMasses, Predictions
 from evenhand.metrics.membership import Membership
 
@@ -165,7 +165,9 @@ def noise_floor(
     if members.weights is not None or n_there < n_rows:  # a permutation has no weights
         alone = Membership(("all",), codes=np.zeros(n_there, dtype=np.int64))
         everybody = predictions.masses(alone).everybody()
-    asked = [find_distance(metric) for metric in metrics]
+    asked = [
+        find_distance(settle_metric(metric, groups.points, groups.masses.sum(axis=0))) for metric in metrics
+    ]
     floor = {distance.name: np.zeros((n_draws, n_groups)) for distance in asked}
     weights = np.full(n_rows, 1.0 / n_rows) if members.weights is None else members.weights
     weights = weights / weights.sum()

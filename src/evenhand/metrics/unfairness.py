@@ -9,7 +9,14 @@ from numpy.typing import ArrayLike
 from evenhand._utils.labels import read_groups
 from evenhand._utils.typing import FloatArray
 from evenhand.metrics._inputs import as_vector, as_weights
-from evenhand.metrics.distances import Metric, distances_between, find_distance, group_distances, pairs_of
+from evenhand.metrics.distances import (
+    Metric,
+    distances_between,
+    find_distance,
+    group_distances,
+    pairs_of,
+    settle_metric,
+)
 from evenhand.metrics.masses import GroupMasses, Predictions, read_rows
 from evenhand.metrics.membership import Membership
 
@@ -36,10 +43,12 @@ def unfairness(
         columns of floats that sum to one (`unfairness_bounds` has what they may hide).
     atoms : array of shape (n_atoms,), optional
         Value of each column; with a pmf `"w1"`, `"w2"`, `"mean"` and the distances of notions need them.
-    metric : {"ks", "tv", "w1", "w2", "sup", "mean"} or parity notion, default="ks"
+    metric : {"ks", "tv", "w1", "w2", "sup", "mean", "thresholds"} or parity notion, default="ks"
         `"ks"`: largest difference of the distribution functions (paper, "Evaluation measures");
         `"tv"`: largest difference in the probability of any event; `"w1"`, `"w2"`: Wasserstein distances;
         `"sup"`: largest difference in the probability of one atom; `"mean"`: difference of the means.
+        `evenhand.Thresholds([...])` is the largest difference in the share above one of these, and
+        `"thresholds"` that in the share above everybody's median.
         A notion of your own (`evenhand.parity`), or its name once it is registered, stands for its distance.
     sample_weight : array of shape (n,), optional
         Weight of each row.
@@ -171,7 +180,7 @@ def parity_score(
     """Minus the largest distance between a group and all rows: 0 is parity, and greater is better.
 
     `make_scorer(parity_score).set_score_request(sensitive_features=True)` is a scikit-learn scorer, where
-    metadata routing is enabled. The target is not read.
+    metadata routing is enabled (`evenhand.scoring.parity_scorer` needs none). The target is not read.
 
     Examples
     --------
@@ -208,7 +217,8 @@ def distance_to(
         members = Membership(("own", "reference"), codes=codes, weights=both)
         groups = GroupMasses.of_values(np.concatenate([values, others]), members)
         first, second = groups.distributions()
-        return float(distances_between(metric, first, second, groups.points))
+        settled = settle_metric(metric, groups.points, groups.masses[1])
+        return float(distances_between(settled, first, second, groups.points))
 
     distance.__name__ = f"{find_distance(metric).name}_distance"
     return distance

@@ -54,7 +54,7 @@ def gather(
     known = {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
     rows = _read(model, seen, known)
     postprocessor = step_of(model)
-    notion = find_parity(postprocessor.parity)
+    notion = find_parity(postprocessor.step_.parity)
     before = rows.measure_scores(postprocessor.policy_, ["ks", notion])
     chance = measure_chance(postprocessor.policy_, rows, notion)
     own = _own(postprocessor, rows)

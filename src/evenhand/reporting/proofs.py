@@ -12,10 +12,11 @@ from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
 from evenhand.certificates import HeldOutCertificate, certify_held_out
 from evenhand.certificates.samples import BOUNDED
-from evenhand.dual.parity import find_parity
+from evenhand.dual.parity import Thresholds, find_parity
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.heldout import Model, step_of
 from evenhand.metrics import Membership, ScoredRows
+from evenhand.metrics.distances import Metric
 from evenhand.plots import CalibrationDisplay
 from evenhand.reporting.facts import Proof
 from evenhand.reporting.words import (
@@ -91,9 +92,12 @@ class _Named(NamedTuple):
         return np.flatnonzero(missing & (self.strata == stratum))
 
 
-def _certified(postprocessor: ParityPostprocessor) -> tuple[str, bool]:
+def _certified(postprocessor: ParityPostprocessor) -> tuple[Metric, bool]:
     """The distance to bound, and whether it is the one that was asked for."""
-    asked = find_parity(postprocessor.parity).metric
+    notion = find_parity(postprocessor.step_.parity)
+    if isinstance(notion, Thresholds):
+        return notion, True
+    asked = notion.metric
     if len(postprocessor.atoms_) == 2 and asked != "mean":
         return "ks", asked in ("ks", "sup", "tv")  # one number, by whatever name
     if asked in BOUNDED:

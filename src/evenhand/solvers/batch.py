@@ -202,7 +202,7 @@ def _smoother(problem: DualProblem) -> FloatArray:
     operator = matrix(problem.parity.operator)
     laplacian = steps.T @ steps + 1e-3 * np.eye(problem.n_atoms)
     metric = operator @ laplacian @ operator.T
-    return np.kron(np.eye(problem.n_groups), metric / np.diag(metric).max())
+    return np.kron(np.eye(problem.n_groups), metric / np.maximum(np.diag(metric).max(), 1e-300))
 
 
 def _error(stage: Stage, state: BatchState) -> float:

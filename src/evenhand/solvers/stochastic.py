@@ -20,7 +20,7 @@ from evenhand._utils.stored import Stored, is_count, is_floats
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.dual.forms import form_of, merge
 from evenhand.dual.grid import paper_beta
-from evenhand.dual.parity import Cumulative, Functional, Identity, Operator
+from evenhand.dual.parity import Cumulative, Functional, Identity, Operator, matrix
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.projected import gradient_variance, imbalance_spread
 from evenhand.dual.rows import stored_rows
@@ -366,7 +366,4 @@ def _operator_code(operator: Operator) -> tuple[int, FloatArray]:
         return kernels.CUMULATIVE, operator.scales
     if isinstance(operator, Functional):
         return kernels.FUNCTIONAL, operator.weights
-    raise ValueError(
-        f"The stochastic solvers know the operators Identity, Cumulative and Functional, not "
-        f"{type(operator).__name__}. Use solver='batch'."
-    )
+    return kernels.DENSE, matrix(operator).ravel()

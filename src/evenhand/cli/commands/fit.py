@@ -126,6 +126,8 @@ def fit(
     )
     more = None if unlabeled is None else open_source(unlabeled, delimiter=delimiter)
     fitted = learn(asked, limit, more, terminal)
+    if id is not None:
+        fitted.model.id_column_ = id  # of whom predict draws, unless it is told otherwise
     return finish(fitted, output, report, terminal)
 
 

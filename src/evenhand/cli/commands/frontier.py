@@ -16,7 +16,7 @@ from evenhand.cli.terminal import Terminal, share
 from evenhand.dual.parity import find_parity
 from evenhand.evaluation.frontier import Frontier
 from evenhand.evaluation.paths import FrontierPoint
-from evenhand.metrics.distances import find_distance, own_distances
+from evenhand.metrics.distances import STANDARD, Metric, find_distance
 from evenhand.tables.sources import open_source
 from evenhand.tables.writing import require_writable, write_frame
 
@@ -107,12 +107,12 @@ def frontier(
         raise UsageError("frontier measures on held-out rows: set --holdout above 0.")
     path = trace(prepared, epsilons, terminal)
     own = find_parity(prepared.model.parity).metric
-    metric = own if own in own_distances() else prepared.task.path_metric
+    metric = path.distances.get(own, own) if own not in STANDARD else prepared.task.path_metric
     finish(path, metric, output, plot, terminal)
     return ExitCode.OK
 
 
-def finish(path: Frontier, metric: str, output: str | None, plot: str | None, terminal: Terminal) -> None:
+def finish(path: Frontier, metric: Metric, output: str | None, plot: str | None, terminal: Terminal) -> None:
     """Write what is to be written, then tell."""
     if output is not None:
         write_frame(path.frame("pyarrow"), output)
@@ -151,7 +151,7 @@ def draw(path: Frontier, output: str) -> None:
         figure.savefig(file, format=kind, dpi=150, bbox_inches="tight")
 
 
-def show(path: Frontier, metric: str, terminal: Terminal) -> None:
+def show(path: Frontier, metric: Metric, terminal: Terminal) -> None:
     """A row for each tolerance, what would be without a parity step last."""
     rows = [
         [f"{point.epsilon:.4g}", f"{point.measures.risk:.4g}", share(increase), _largest(point, metric)]
@@ -161,10 +161,11 @@ def show(path: Frontier, metric: str, terminal: Terminal) -> None:
     terminal.table(["epsilon", "risk", "increase", f"largest {find_distance(metric).short}"], rows)
 
 
-def _largest(point: FrontierPoint, metric: str) -> str:
+def _largest(point: FrontierPoint, metric: Metric) -> str:
     return f"{point.measures.largest(metric):.3f}"
 
 
-def _base(path: Frontier, metric: str) -> dict[str, Any]:
+def _base(path: Frontier, metric: Metric) -> dict[str, Any]:
     by_group = zip(map(str, path.base.labels), path.base.distances(metric), strict=True)
-    return {"risk": path.base.risk, f"max_{metric}": path.base.largest(metric), metric: dict(by_group)}
+    name = find_distance(metric).name
+    return {"risk": path.base.risk, f"max_{name}": path.base.largest(metric), name: dict(by_group)}

@@ -11,7 +11,7 @@ import typer
 from evenhand._utils.text import plain
 from evenhand.cli import options as opt
 from evenhand.cli.errors import DataError, ExitCode, UsageError
-from evenhand.cli.models import feature_names, load_model, model_kinds
+from evenhand.cli.models import feature_names, id_column, load_model, model_kinds
 from evenhand.cli.rows import feature_kinds, make_features
 from evenhand.cli.tasks import Kind, find_kind_of_prediction, task_of
 from evenhand.cli.terminal import Terminal
@@ -34,7 +34,9 @@ def predict(
     id: Annotated[
         str | None,
         typer.Option(
-            metavar="COLUMN", help="Column that says who a row is: the draw then depends on it alone."
+            metavar="COLUMN",
+            help="Column that says who a row is: the draw then depends on it alone.",
+            show_default="that of `evenhand fit --id`, where it is there",
         ),
     ] = None,
     kind: Annotated[
@@ -60,8 +62,9 @@ def predict(
 ) -> int:
     """Predict for each row, without looking at the group, and write the rows in their order.
 
-    The same row gets the same prediction in any file, order and machine. A million rows need no more memory
-    than a few ten thousand: CSV and Parquet files are read and written in batches.
+    The same row gets the same prediction in any file, order and machine; with --id the same person does, and
+    without it people with the same features share a draw. A million rows need no more memory than a few
+    ten thousand: CSV and Parquet files are read and written in batches.
     """
     if as_json and output == STANDARD:
         raise UsageError("--json and the rows both want standard output: write the rows to a file with -o.")
@@ -117,13 +120,14 @@ class Scoring:
 
     def score(self, table: pa.Table, kinds: dict[str, str], first_row: int) -> pa.Table:
         """One batch with its predictions."""
-        require_columns(table.column_names, [*kinds, *([] if self.id is None else [self.id])])
+        who = self.id or id_column(self.model, table.column_names)
+        require_columns(table.column_names, [*kinds, *([] if who is None else [who])])
         kept = self._kept(table)
         taken = [column for column in self.columns if column in kept.column_names]
         if taken:
             raise DataError(f"The rows have a column {plain(taken[0])} already: choose another with --name.")
         X = make_features(table, kinds, first_row)
-        ids = None if self.id is None else as_ids(table, self.id)
+        ids = None if who is None else as_ids(table, who)
         for name, kind in self.kinds.items():
             values = np.asarray(kind.values(self.model, X, ids))
             for column, part in zip(kind.columns(name, self.model), np.atleast_2d(values.T), strict=True):

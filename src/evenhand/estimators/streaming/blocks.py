@@ -22,6 +22,7 @@ from evenhand._utils.validation import Rows
 from evenhand.dual.costs import Squared
 from evenhand.dual.grid import Grid, check_beta, paper_beta
 from evenhand.dual.imbalance import ImbalanceModel, stratum_sums
+from evenhand.dual.parity import resolve_parity
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.step import ParityStep, choose_grid
 from evenhand.estimators.streaming.grid import Extension, carry_multipliers, extend, find_extension
@@ -70,7 +71,7 @@ def solve_rows(
     enough = len(scores) >= FIRST_MARK and bool((prior > 0).all())
     step = ParityStep(
         grid=choose_grid(_first_atoms(settings), settings.bounds, scores, None, settings.cost),
-        parity=settings.parity,
+        parity=resolve_parity(settings.parity, scores, None),
         cost=settings.cost,
         group_prior=prior if enough else np.full(len(prior), 1.0 / len(prior)),
         strata=settings.strata,
