@@ -88,7 +88,7 @@ def slow(**settings):
         ({"sensitive_estimator": Ridge()}, "sensitive_estimator must be a classifier: Ridge is a regressor"),
         ({"sensitive_estimator": OF_OTHERS}, "knows the groups False, True"),
     ],
-    ids=str,
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else value,
 )  # fmt: skip
 def test_a_parameter_is_refused_before_any_model_is_fitted(settings, words):
     with pytest.raises(ValueError, match=words):
