@@ -2,7 +2,7 @@
 
 import html
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +12,7 @@ from evenhand._utils.frames import make_frame
 from evenhand._utils.labels import label_text, read_groups
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.metrics._inputs import as_weights
+from evenhand.metrics.attributes import Attribute, read_attributes
 from evenhand.metrics.distances import METRICS, find_distance, group_distances, own_distances
 from evenhand.metrics.intervals import (
     Intervals,
@@ -23,7 +24,10 @@ from evenhand.metrics.intervals import (
 from evenhand.metrics.losses import Loss, row_losses
 from evenhand.metrics.masses import Predictions
 from evenhand.metrics.membership import Membership
+from evenhand.metrics.pairs import Pair, farthest_pairs
+from evenhand.metrics.rates import SelectionRates, make_rates
 from evenhand.metrics.resampling import MOST_POINTS, effective_sizes, noise_floor
+from evenhand.metrics.selecting import read_selection
 
 Columns: TypeAlias = dict[tuple[str, str], FloatArray]  # by the measure, and what of it, (n_groups,) each
 
@@ -58,6 +62,8 @@ class Audit:
     risk: float = np.nan  # of all rows; NaN without outcomes
     baseline_risk: float = np.nan
     within: bool = False  # groups are `(stratum, group)`, compared with everybody of their stratum
+    rates: SelectionRates | None = None  # who is selected, and impact ratios
+    pairs: dict[str, Pair] = field(default_factory=dict)  # the two groups farthest apart, by distance
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -66,8 +72,10 @@ class Audit:
 
     @property
     def verdict(self) -> str:
-        """One sentence for each group, the largest KS distance first, and what changed from the baseline."""
-        lines = self.sentences()
+        """One sentence for each group, the largest KS distance first, then pairs, rates and the baseline."""
+        lines = self.sentences() + self.pair_sentences()
+        if self.rates is not None:
+            lines += self.rates.sentences()
         if self.baseline is not None:
             lines.append(self._comparison())
         return "\n".join(lines)
@@ -76,6 +84,10 @@ class Audit:
         """One sentence for each group by any of the distances, the largest first."""
         order = np.argsort(-self.measures[metric].estimate, kind="stable")
         return [self._sentence(int(group), metric) for group in order]
+
+    def pair_sentences(self, metric: str = "ks") -> list[str]:
+        """The distance between the two groups farthest apart, which is not what an epsilon bounds."""
+        return [self.pairs[metric].sentence(metric, self.within)] if metric in self.pairs else []
 
     def __str__(self) -> str:
         return f"Audit of {self.n_rows} rows in {len(self.groups)} groups\n{self.verdict}"
@@ -104,6 +116,8 @@ class Audit:
             "sizes": self.sizes.tolist(),
             "shares": self.shares.tolist(),
             "measures": clean,
+            "pairs": {name: [pair.distance, *pair.names(self.within)] for name, pair in self.pairs.items()},
+            "rates": None if self.rates is None else self.rates.to_dict(),
             "verdict": self.verdict,
         }
 
@@ -184,6 +198,8 @@ def audit(
     baseline: ArrayLike | None = None,
     atoms: ArrayLike | None = None,
     given: Any = None,
+    threshold: float | None = None,
+    selected: Any = None,
     sample_weight: ArrayLike | None = None,
     loss: Loss = "squared",
     level: float = 0.95,
@@ -196,7 +212,9 @@ def audit(
     a pmf, whose rows vary much less than such a bound allows for, and for the other distances they come
     from a bootstrap; those of risk and mean are Student's. Each holds at `level` on its own: of twenty
     groups, one may lie outside at 95 %. `certificates.certify_held_out` bounds all groups at once.
-    Distances of registered parity notions (`evenhand.parity`) are measured too.
+    Distances of registered parity notions (`evenhand.parity`) are measured too. Distances are between a group
+    and everybody, as an epsilon is; `pairs` has those between two groups, which fairlearn tells. `rates` has
+    the share of each group that is selected and its impact ratio, in the form of New York's Local Law 144.
 
     Parameters
     ----------
@@ -215,6 +233,9 @@ def audit(
     given : array or data frame of shape (n,) or (n, n_columns), optional
         Stratum of each row, say a legitimate factor or the true outcome: groups are then compared with
         everybody of their stratum, and called `(stratum, group)`.
+    threshold, selected
+        Who counts as selected in `rates`, as in `metrics.selection_rates`: by default the larger of two
+        values, or those above the median.
     sample_weight : array of shape (n,), optional
         Weight of each row.
     loss : {"squared", "absolute", "zero_one"} or callable, default="squared"
@@ -256,7 +277,16 @@ def audit(
             columns.setdefault(column, np.empty(len(members.labels)))[groups] = values
     methods = {name: each.method for name, each in found.items()}
     other_risk = np.nan if other is None else other.risk(members)
-    return _assemble(members, columns, level, methods, own.risk(members), other_risk)
+    attributes = read_attributes(sensitive_features, n_rows, members.weights)
+    if given is not None:
+        attributes = [Attribute("", slice(None), members)]
+    chosen = read_selection(predictions, atoms, threshold, selected, members.weights)
+    before = None if baseline is None else chosen.same_of(baseline, atoms)
+    return replace(
+        _assemble(members, columns, level, methods, own.risk(members), other_risk),
+        rates=make_rates(chosen, before, attributes, level),
+        pairs=farthest_pairs(own.given.masses(members), own.distances),
+    )
 
 
 def _assemble(

@@ -12,6 +12,7 @@ from evenhand.metrics.losses import expected_losses, risk
 from evenhand.metrics.masses import GroupMasses
 from evenhand.metrics.measure import Measures, ScoredRows
 from evenhand.metrics.membership import Membership
+from evenhand.metrics.rates import SelectionRates, selection_rates
 from evenhand.metrics.unfairness import (
     distance_to,
     ks_unfairness,
@@ -31,6 +32,7 @@ __all__ = [
     "Measures",
     "Membership",
     "ScoredRows",
+    "SelectionRates",
     "accuracy",
     "decision_gaps",
     "distance_to",
@@ -41,6 +43,7 @@ __all__ = [
     "parity_score",
     "risk",
     "risk_interval",
+    "selection_rates",
     "tv_unfairness",
     "unfairness",
     "unfairness_interval",
