@@ -9,7 +9,8 @@ import pytest
 from fairlearn.metrics import MetricFrame, demographic_parity_difference, selection_rate
 from scipy.optimize import brentq
 
-from evenhand import audit
+from evenhand import ParityClassifier, ParityPostprocessor, audit, model_card, report
+from evenhand.datasets import make_population
 from evenhand.metrics import Membership, selection_rates, unfairness
 from evenhand.metrics.rates import impact_ratios, rate_intervals
 
@@ -82,7 +83,7 @@ def test_thresholds_labels_and_chances_agree():
         selection_rates(words, SEX, selected=["yes", "maybe"]),
         selection_rates(proba, SEX, atoms=["no", "yes"], selected="yes"),
         selection_rates(proba, SEX, atoms=[0, 1]),
-        selection_rates(HIRED, pl.Series("sex", SEX)),
+        selection_rates(HIRED, pl.Series(SEX)),
     ):
         pd.testing.assert_frame_equal(table_of(found, ""), wanted)
 
@@ -184,3 +185,87 @@ def test_what_cannot_be_counted_is_refused(arguments, message):
 def test_missing_in_every_row_is_refused():
     with pytest.raises(ValueError, match="missing in every row"):
         selection_rates([0.0, 1.0], [None, None])
+
+
+@pytest.fixture(scope="module")
+def people():
+    data = make_population(1500, n_groups=2, separation=2.0, random_state=0)
+    sex = np.where(data.sensitive_features == 0, "F", "M")
+    hired = np.where(data.target > 0.2, "yes", "no")
+    model = ParityClassifier(epsilon=0.05, confidence=None, random_state=0)
+    groups = pd.DataFrame({"sex": sex, "half": np.arange(1500) % 2})
+    return model.fit(data.data, hired, sensitive_features=groups), data.data, hired, groups
+
+
+def test_a_report_and_a_card_have_rates_before_and_after(people, tmp_path):
+    model, X, hired, groups = people
+    known, sex = {"sensitive_features": groups}, groups["sex"]
+    card = json.loads(model_card(model, X, hired, path=tmp_path / "card.json", **known).read_text())
+    found = selection_rates(
+        model.predict_proba(X),
+        sex,
+        atoms=["no", "yes"],
+        selected="yes",
+        baseline=(model.predict_scores(X)[0] >= 0.5).astype(float),
+    )
+    tables = card["rates"]["numbers"]["tables"]
+    assert [table["attribute"] for table in tables] == ["sex", "half", "sex, half"]
+    for told, wanted in zip(tables[0]["groups"], found.tables[0].records(), strict=True):
+        for name in ("rate", "rate_before", "impact_ratio", "impact_ratio_low", "impact_ratio_high"):
+            assert told[name] == pytest.approx(wanted[name], abs=1e-9)
+    text = model_card(model, X, hired, path=tmp_path / "card.md", selected="no", **known).read_text()
+    assert "Share of decisions for no" in text
+    assert "Between two groups it is at most" in text
+    assert "| sex | Rows | Selected | Rate | Rate before | Impact ratio | At least | At most |" in text
+    page = report(model, X, hired, path=tmp_path / "page.html", n_tolerances=0, **known).read_text()
+    assert "Who is selected: rates and impact ratios" in page
+    assert "Local Law 144" in page
+    with pytest.raises(ValueError, match="none of the classes"):
+        model_card(model, X, hired, path=tmp_path / "card.md", selected="maybe", **known)
+
+
+def test_a_card_of_numbers_has_shares_above_the_median_or_a_threshold(tmp_path):
+    data = make_population(600, n_groups=2, random_state=0)
+    model = ParityPostprocessor(epsilon=0.05).fit(data.scores, data.group_proba)
+    pmf = model.predict_pmf(data.scores, data.group_proba)
+    known = {"sensitive_features": data.sensitive_features, "path": tmp_path / "card.json"}
+    for threshold in (None, 0.25):
+        card = model_card(model, (data.scores, data.group_proba), threshold=threshold, **known)
+        told = json.loads(card.read_text())["rates"]["numbers"]
+        wanted = selection_rates(pmf, data.sensitive_features, model.atoms_, threshold=threshold)
+        rates = [line["rate"] for line in told["tables"][0]["groups"]]
+        assert rates == pytest.approx(wanted.tables[0].rate.estimate.tolist())
+        assert told["meaning"] == wanted.meaning
+
+
+def test_the_command_line_has_each_attribute_their_combinations_and_the_unknown(run, tmp_path):
+    sex = SEX.astype(object)
+    sex[:7] = None
+    table = pd.DataFrame(
+        {"decision": np.array(["no", "yes"])[HIRED], "score": SCORES, "sex": sex, "race": RACE}
+    )
+    table.to_csv(tmp_path / "people.csv", index=False)
+    asked = ("audit", tmp_path / "people.csv", "-s", "sex", "-s", "race")
+    told = run(*asked, "--prediction", "decision", "--selected", "yes", "--json").facts["rates"]
+    wanted = selection_rates(HIRED, pd.DataFrame({"sex": sex, "race": RACE}))
+    assert told["tables"] == json.loads(json.dumps(wanted.to_dict()))["tables"]
+    assert [each["unknown"] for each in told["tables"]] == [7, 0, 7]
+    shown = run(*asked, "--prediction", "score", "--threshold", "0.7").out
+    assert "Lowest impact ratio by sex" in shown
+    assert "7 rows are not counted by sex" in shown
+    assert run(*asked, "--prediction", "decision", "--selected", "maybe").code == 2
+
+
+def test_the_command_line_tells_rates_of_a_model(run, people, tmp_path):
+    _, X, hired, groups = people
+    names = [f"x{place}" for place in range(X.shape[1])]
+    table = pd.DataFrame(X, columns=names).assign(hired=hired, sex=groups.sex)
+    table.to_csv(tmp_path / "people.csv", index=False)
+    fit = ("fit", tmp_path / "people.csv", "-y", "hired", "-s", "sex", "--confidence", "none")
+    done = run(*fit, "-o", tmp_path / "m.evenhand", "--json").facts["held_out"]["rates"]
+    assert done["meaning"] == "decisions for yes"
+    assert done["overall_before"] is not None
+    asked = ("audit", tmp_path / "people.csv", "--model", tmp_path / "m.evenhand", "-s", "sex", "-y", "hired")
+    assert "Share of decisions for yes" in run(*asked).out
+    assert "Share of decisions for no" in run(*asked, "--selected", "no").out
+    assert run(*asked, "--threshold", "1").code == 2

@@ -41,6 +41,19 @@ Weight = Annotated[
     str | None, typer.Option("--weight", metavar="COLUMN", help="Column with the weight of each row.")
 ]
 
+Threshold = Annotated[
+    float | None,
+    typer.Option(
+        metavar="NUMBER",
+        help="Of numbers, who is selected: predictions above this one.",
+        show_default="above the median",
+    ),
+]
+Selected = Annotated[
+    list[str] | None,
+    typer.Option(metavar="CLASS", help="Of classes, which one selects.", show_default="the second of two"),
+]
+
 Parity = Annotated[
     str | None,
     typer.Option(

@@ -44,7 +44,9 @@ def read_attributes(
         if members.shares is not None:
             return [Attribute("", slice(None), members)]
     names = [name if isinstance(name, str) else "" for name in columns]
-    if len(columns) > 1:
+    if len(columns) == 1:
+        names = [names[0] or str(getattr(sensitive_features, "name", None) or "")]  # of a series
+    else:
         names = [name or f"column {place}" for place, name in enumerate(names)]
     parts = [[name] for name in columns]
     parts += [list(columns)] if len(columns) > 1 else []

@@ -21,6 +21,7 @@ from evenhand.metrics.selecting import Selection, read_selection
 
 FOUR_FIFTHS = 0.8  # of the highest rate: below, the Uniform Guidelines of 1978 see adverse impact
 SMALL_SHARE = 0.02  # of the rows: smaller categories may be set apart under New York's rules
+LEVELLED = 0.8  # of the share selected before: below, parity was reached by selecting fewer
 MOST_TOLD = 30  # groups of a table that is printed
 
 
@@ -94,6 +95,21 @@ class SelectionRates:
     tables: tuple[RateTable, ...]  # of each attribute, and last of their combination where there are several
     overall: float  # of all rows whose group is known
     overall_before: float = np.nan  # of other predictions
+    by_median: bool = False  # predictions are compared with the median of all
+
+    @property
+    def levelled_down(self) -> bool:
+        """Far fewer are selected than before, where that is not a matter of their own median."""
+        return not self.by_median and self.overall < LEVELLED * self.overall_before
+
+    def warnings(self) -> list[str]:
+        """What to ask where parity came with fewer people selected; empty otherwise."""
+        if not self.levelled_down:
+            return []
+        return [
+            "Far fewer are selected than before: parity was reached in part by levelling down. Ask whether "
+            "that is meant. With a cost_matrix in which it costs more not to select, more are."
+        ]
 
     def frame(self, backend: str | None = None) -> Any:
         """One row for each attribute and group, as a data frame: rows, selected, rate and impact ratio."""
@@ -137,7 +153,7 @@ class SelectionRates:
 
     def sentences(self) -> list[str]:
         """The lowest ratio of each table, and the notes."""
-        return [*(table.sentence() for table in self.tables), *self.notes()]
+        return [*self.warnings(), *(table.sentence() for table in self.tables), *self.notes()]
 
     def __str__(self) -> str:
         lines = [f"Share of {self.meaning}: {100 * self.overall:.1f} % of all"]
@@ -244,7 +260,7 @@ def make_rates(
     weights = last.members.weights
     overall = float(np.average(chosen.chances[last.rows], weights=weights))
     was = np.nan if before is None else float(np.average(before[last.rows], weights=weights))
-    return SelectionRates(chosen.meaning, tables, overall, was)
+    return SelectionRates(chosen.meaning, tables, overall, was, chosen.by_median)
 
 
 def _table(

@@ -19,6 +19,7 @@ class Selection:
     meaning: str  # whom a rate counts, after "share of"
     threshold: float | None = None  # None where labels are selected
     selected: tuple[Any, ...] = ()
+    by_median: bool = False
 
     def same_of(self, predictions: ArrayLike, atoms: ArrayLike | None) -> FloatArray:
         """Chances of other predictions by the same rule, (n_rows,)."""
@@ -57,13 +58,14 @@ def read_selection(
     if threshold is None and len(points) == 2:
         chances = _above(given, points, float(points[0]))
         return Selection(chances, f"decisions for {points[1]:.6g}", threshold=float(points[0]))
+    by_median = threshold is None
     if threshold is None:
         threshold = _median(given, points, as_weights(sample_weight, len(given)))
         meaning = f"predictions above the median, {threshold:.4g}"
     else:
         threshold = float(threshold)
         meaning = f"predictions above {threshold:.6g}"
-    return Selection(_above(given, points, threshold), meaning, threshold=threshold)
+    return Selection(_above(given, points, threshold), meaning, threshold, by_median=by_median)
 
 
 def _by_label(predictions: ArrayLike, atoms: ArrayLike | None, selected: Any) -> Selection:
@@ -107,7 +109,7 @@ def _median(given: AnyArray, points: FloatArray, weights: FloatArray | None) -> 
     """Smallest value that at least half of all rows do not exceed."""
     counts = np.ones(len(given)) if weights is None else weights
     if given.ndim == 1:
-        mass = np.bincount(np.searchsorted(points, given), counts, len(points))
+        mass: FloatArray = np.bincount(np.searchsorted(points, given), counts, len(points)).astype(np.float64)
     else:
         mass = np.zeros(len(points))
         for rows, block in checked_blocks(given):

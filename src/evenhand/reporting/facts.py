@@ -132,6 +132,8 @@ class Facts:
     held_out: Proof
     optimisation: Proof
     calibration: Proof
+    rates: Proof  # who is selected, and impact ratios
+    pair: str  # the largest gap between two groups, a sentence
     data: Data
     settings: dict[str, str]
     versions: dict[str, str]
