@@ -18,6 +18,7 @@ from evenhand.evaluation.heldout import read_members
 from evenhand.metrics import Membership, SelectionRates
 from evenhand.metrics._inputs import as_weights
 from evenhand.metrics.distances import find_distance
+from evenhand.metrics.price import price_sentence
 
 N_DRAWS = 100  # for the noise floors
 
@@ -72,6 +73,7 @@ class Comparison:
         if np.isfinite([was, now]).all():
             grown = f" ({share(now / was - 1)})" if was > 0 else ""
             text += f" Risk ({self.risk_name}): {was:.4g} before, {now:.4g} after{grown}."
+            text += " " + price_sentence(now, was, self.audit.constant_risk)
         return " ".join([text, *self._selected()])
 
     def _selected(self) -> list[str]:
@@ -103,6 +105,8 @@ class Comparison:
             f"max_{self.metric}_after": after,
             "risk_before": self.audit.baseline_risk,
             "risk_after": self.audit.risk,
+            "constant_risk": self.audit.constant_risk,
+            "r2": self.audit.r2,
             "groups": groups,
             "rates": None if self.audit.rates is None else self.audit.rates.to_dict(),
         }

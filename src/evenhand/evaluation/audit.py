@@ -21,10 +21,11 @@ from evenhand.metrics.intervals import (
     dkw_intervals,
     mean_intervals,
 )
-from evenhand.metrics.losses import Loss, row_losses
+from evenhand.metrics.losses import Loss, constant_risk, row_losses
 from evenhand.metrics.masses import Predictions
 from evenhand.metrics.membership import Membership
 from evenhand.metrics.pairs import Pair, farthest_pairs
+from evenhand.metrics.price import price_sentence
 from evenhand.metrics.rates import SelectionRates, make_rates
 from evenhand.metrics.resampling import MOST_POINTS, effective_sizes, noise_floor
 from evenhand.metrics.selecting import read_selection
@@ -61,6 +62,7 @@ class Audit:
     baseline: dict[str, FloatArray] | None = None  # the same measures of other predictions, (n_groups,)
     risk: float = np.nan  # of all rows; NaN without outcomes
     baseline_risk: float = np.nan
+    constant_risk: float = np.nan  # of the best prediction that is the same for everybody
     within: bool = False  # groups are `(stratum, group)`, compared with everybody of their stratum
     rates: SelectionRates | None = None  # who is selected, and impact ratios
     pairs: dict[str, Pair] = field(default_factory=dict)  # the two groups farthest apart, by distance
@@ -71,6 +73,11 @@ class Audit:
         return tuple(label_text(group, within=self.within) for group in self.groups)
 
     @property
+    def r2(self) -> float:
+        """`1 - risk / constant_risk`: R^2 where the loss is squared; NaN without outcomes."""
+        return 1.0 - self.risk / self.constant_risk if self.constant_risk > 0 else np.nan
+
+    @property
     def verdict(self) -> str:
         """One sentence for each group, the largest KS distance first, then pairs, rates and the baseline."""
         lines = self.sentences() + self.pair_sentences()
@@ -78,6 +85,8 @@ class Audit:
             lines += self.rates.sentences()
         if self.baseline is not None:
             lines.append(self._comparison())
+        if np.isfinite(self.r2):
+            lines.append(price_sentence(self.risk, self.baseline_risk, self.constant_risk))
         return "\n".join(lines)
 
     def sentences(self, metric: str = "ks") -> list[str]:
@@ -117,6 +126,9 @@ class Audit:
             "shares": self.shares.tolist(),
             "measures": clean,
             "pairs": {name: [pair.distance, *pair.names(self.within)] for name, pair in self.pairs.items()},
+            "risk": _plain(self.risk),
+            "constant_risk": _plain(self.constant_risk),
+            "r2": _plain(self.r2),
             "rates": None if self.rates is None else self.rates.to_dict(),
             "verdict": self.verdict,
         }
@@ -286,6 +298,7 @@ def audit(
         _assemble(members, columns, level, methods, own.risk(members), other_risk),
         rates=make_rates(chosen, before, attributes, level),
         pairs=farthest_pairs(own.given.masses(members), own.distances),
+        constant_risk=np.nan if y is None else constant_risk(y, members.weights, loss=loss, atoms=atoms),
     )
 
 

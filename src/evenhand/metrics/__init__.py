@@ -8,7 +8,7 @@ from evenhand.metrics._inputs import BLOCK_ENTRIES, PMF_TOLERANCE
 from evenhand.metrics.classification import accuracy, decision_gaps
 from evenhand.metrics.distances import DISTANCES, METRICS, group_distances
 from evenhand.metrics.intervals import Intervals, dkw_radius, risk_interval, unfairness_interval
-from evenhand.metrics.losses import expected_losses, risk
+from evenhand.metrics.losses import constant_risk, expected_losses, risk
 from evenhand.metrics.masses import GroupMasses
 from evenhand.metrics.measure import Measures, ScoredRows
 from evenhand.metrics.membership import Membership
@@ -34,6 +34,7 @@ __all__ = [
     "ScoredRows",
     "SelectionRates",
     "accuracy",
+    "constant_risk",
     "decision_gaps",
     "distance_to",
     "dkw_radius",

@@ -16,6 +16,7 @@ from evenhand._utils.labels import label_text
 from evenhand._utils.text import capital
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.version import __version__
+from evenhand.dual.costs import Squared
 from evenhand.dual.parity import ParityNotion, find_parity
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.frontier import Frontier
@@ -88,6 +89,7 @@ def gather(
         optimisation=prove_optimisation(model, rows),
         calibration=prove_calibration(model, postprocessor, rows),
         rates=tell_rates(model, rows, sensitive_features, threshold, selected),
+        constant_risk=before.constant_risk,
         pair=tell_pair(own.measures, notion, notion.gap_name),
         data=summarise(X, rows, classes),
         settings=_settings(model, postprocessor, rows),
@@ -164,6 +166,7 @@ def _asked(model: Model, postprocessor: ParityPostprocessor, rows: ScoredRows, n
         has_target=rows.target is not None,
         error=_error_name(postprocessor, rows),
         classes=hasattr(model, "classes_"),
+        squared=isinstance(postprocessor.policy_.cost, Squared),
         within=within_text(model) if within else "",
     )
 
