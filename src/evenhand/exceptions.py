@@ -9,6 +9,8 @@ __all__ = [
     "EvenhandWarning",
     "IndependenceWarning",
     "InterruptWarning",
+    "LevellingWarning",
+    "PriceWarning",
     "PriorWarning",
     "PromiseWarning",
 ]
@@ -32,6 +34,14 @@ class PriorWarning(EvenhandWarning):
 
 class PromiseWarning(EvenhandWarning):
     """New people will see a larger distance between groups than was asked for."""
+
+
+class PriceWarning(EvenhandWarning):
+    """Parity leaves next to nothing of what the scores tell: one value for everybody would nearly do."""
+
+
+class LevellingWarning(EvenhandWarning):
+    """Far fewer people are selected than before the parity step."""
 
 
 class IndependenceWarning(EvenhandWarning):

@@ -54,6 +54,14 @@ Selected = Annotated[
     typer.Option(metavar="CLASS", help="Of classes, which one selects.", show_default="the second of two"),
 ]
 
+MinRate = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SHARE",
+        help="Of classes, keep the share of decisions for --pos-label at this or more; before: at what it is "
+        "without parity; each: so in every group.",
+    ),
+]
 Parity = Annotated[
     str | None,
     typer.Option(
@@ -71,7 +79,9 @@ Criterion = Annotated[
 ]
 PosLabel = Annotated[
     list[str] | None,
-    typer.Option(metavar="CLASS", help="Class that is an opportunity.", show_default="the second of two"),
+    typer.Option(
+        metavar="CLASS", help="Class that is an opportunity, or selects.", show_default="the second of two"
+    ),
 ]
 ConditionalOn = Annotated[
     list[str] | None,

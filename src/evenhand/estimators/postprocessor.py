@@ -28,6 +28,7 @@ from evenhand.dual.prior import resolve_prior
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.step import ParityStep, choose_beta, choose_grid
 from evenhand.estimators.draws import RandomState, key_from
+from evenhand.estimators.floors import keep_floor, with_floor
 from evenhand.estimators.judging import (
     N_FOLDS,
     Judge,
@@ -36,6 +37,7 @@ from evenhand.estimators.judging import (
     fold_known_rows,
     is_for_new_people,
 )
+from evenhand.estimators.price import measure_price, warn_of_price
 from evenhand.estimators.proving import prove_tolerance
 from evenhand.estimators.selection import Selection, is_cv, select
 from evenhand.estimators.streaming import PartialFit
@@ -238,7 +240,10 @@ class ParityPostprocessor(PartialFit):
         if is_for_new_people(self.confidence, knows_groups=sensitive_features is not None):
             known = self._known_groups(rows, sensitive_features, sample_weight)
             folds = fold_known_rows(rows, known, seed=0)
-        return self._fit_rows(rows, group_prior, callback, folds)
+        self._fit_rows(rows, group_prior, callback, folds)
+        classes = self.policy_.cost.n_classes is not None
+        warn_of_price(self.price_, self.atoms_, classes=classes, stacklevel=2)
+        return self
 
     def _fit_rows(
         self,
@@ -261,17 +266,20 @@ class ParityPostprocessor(PartialFit):
         given = None if group_prior is None else check_prior(group_prior, rows.groups, rows.strata)
         step = replace(step, group_prior=resolve_prior(given, step, rows.groups, stacklevel=3))
         asked, promise, level = step.epsilon, None, confidence_level(self.confidence)
+        step = keep_floor(step, solver, rows)
         if calibration is not None:
             assert level is not None
             promise = prove_tolerance(step, solver, rows, calibration, level)
         elif folds is not None:
             promise = Judge(step, solver, folds, own_prior=given is not None).promise(level)
         if promise is not None:
-            step = replace(step, epsilon=promise.tolerance)
+            step = keep_floor(replace(step, epsilon=promise.tolerance), solver, rows)
         problem = step.problem(rows)
         result = run_and_warn(solver, problem, self._start(problem, rows), callback)
         others = {"n_clipped_": n_clipped, "draw_key_": key, "epsilon_": asked, **selected}
+        others["price_"] = measure_price(step.policy(result.multipliers), rows)
         self._install_fit(step, problem, result, rows.groups, promise, **others)
+        self.certificate_ = with_floor(self.certificate_, self.policy_, rows)
         if promise is not None and not promise.kept:
             told = promise.shortfall(self._remedies() if remedies is None else remedies)
             warnings.warn(told, PromiseWarning, stacklevel=3)
@@ -352,7 +360,7 @@ class ParityPostprocessor(PartialFit):
     ) -> Self:
         """Become the model of a solved problem, all at once."""
         certificate = replace(certify(problem, result, step=step, groups=groups), promise=promise)
-        for name in ("selection_", "stream_"):  # of an earlier fit
+        for name in ("price_", "selection_", "stream_"):  # of an earlier fit
             self.__dict__.pop(name, None)
         fitted = {"n_rows_": problem.n_rows, "result_": result, "certificate_": certificate}
         return self._install(step, result.multipliers, groups, **fitted, **others)

@@ -21,7 +21,9 @@ def is_hardly_better(risk: float, base_risk: float, constant_risk: float) -> boo
 
 
 def price_sentence(risk: float, base_risk: float, constant_risk: float) -> str:
-    """Risk of the best constant, the gain over it, and a warning where hardly any is left."""
+    """Risk of the best constant, the gain over it, and a warning where little is left; empty if it is 0."""
+    if not constant_risk > 0:
+        return ""
     told = f"The best constant has risk {constant_risk:.3g}: 1 - risk / that (R^2 for squared error) is "
     told += f"{1.0 - risk / constant_risk:.3g}"
     if np.isfinite(base_risk):
