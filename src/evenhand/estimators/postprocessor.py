@@ -77,7 +77,8 @@ class ParityPostprocessor(PartialFit):
         distance, and "w1" the Wasserstein-1 distance, in the units of the scores. Others can be added
         (docs/extending.md).
     epsilon : float, array of shape (n_groups,) or dict, default=0.05
-        Tolerance: one for all groups, one for each, or by group label. Zero is allowed.
+        Tolerance on the distance of a group to everybody, not to another group (which is up to twice it, and
+        what fairlearn tells): one for all groups, one for each, or by group label. Zero is allowed.
     atoms : "auto", "cv", int or array of shape (n_atoms,), default="auto"
         Where predictions live: the atoms in increasing order, or how many to space equally over the bounds.
         "auto" takes `2 floor(sqrt(n)) + 1`, as the paper does, and at most 201; "cv" chooses how many on
