@@ -276,6 +276,7 @@ def audit(
     n_rows = own.given.n_rows
     other = None if baseline is None else _Audited.read("baseline", baseline, y, atoms, loss, n_rows)
     members = Membership.read(sensitive_features, n_rows, as_weights(sample_weight, n_rows))
+    weights, whole = members.weights, members
     if given is not None:
         members = members.within(read_groups(given, n_rows, "given"))
     columns: Columns = {}
@@ -289,16 +290,16 @@ def audit(
             columns.setdefault(column, np.empty(len(members.labels)))[groups] = values
     methods = {name: each.method for name, each in found.items()}
     other_risk = np.nan if other is None else other.risk(members)
-    attributes = read_attributes(sensitive_features, n_rows, members.weights)
+    attributes = read_attributes(sensitive_features, n_rows, weights, whole)
     if given is not None:
         attributes = [Attribute("", slice(None), members)]
-    chosen = read_selection(predictions, atoms, threshold, selected, members.weights)
+    chosen = read_selection(predictions, atoms, threshold, selected, weights)
     before = None if baseline is None else chosen.same_of(baseline, atoms)
     return replace(
         _assemble(members, columns, level, methods, own.risk(members), other_risk),
         rates=make_rates(chosen, before, attributes, level),
-        pairs=farthest_pairs(own.given.masses(members), own.distances),
-        constant_risk=np.nan if y is None else constant_risk(y, members.weights, loss=loss, atoms=atoms),
+        pairs=farthest_pairs(own.given.merged(MOST_POINTS).masses(members), own.distances),
+        constant_risk=np.nan if y is None else constant_risk(y, weights, loss=loss, atoms=atoms),
     )
 
 

@@ -54,7 +54,7 @@ def read_selection(
     if np.asarray(predictions).dtype.kind not in "biuf":
         raise ValueError("Decisions in words need selected=, the label (or labels) that count as selected.")
     given = as_prediction(predictions, "predictions")
-    points = _distinct(given) if given.ndim == 1 else needed_atoms("A rate", atoms, given.shape[1])
+    points = _ends(given) if given.ndim == 1 else needed_atoms("A rate", atoms, given.shape[1])
     if threshold is None and len(points) == 2:
         chances = _above(given, points, float(points[0]))
         return Selection(chances, f"decisions for {points[1]:.6g}", threshold=float(points[0]))
@@ -100,16 +100,21 @@ def _sum_of(pmf: AnyArray, inside: AnyArray) -> FloatArray:
     return np.clip(chances, 0.0, 1.0)
 
 
-def _distinct(values: AnyArray) -> FloatArray:
-    points: FloatArray = np.unique(values)
-    return points
+def _ends(values: AnyArray) -> FloatArray:
+    """The two values, where there are no others; none otherwise."""
+    ends = np.array([values.min(), values.max()])
+    return ends if ends[0] < ends[1] and np.isin(values, ends).all() else np.empty(0)
 
 
 def _median(given: AnyArray, points: FloatArray, weights: FloatArray | None) -> float:
     """Smallest value that at least half of all rows do not exceed."""
+    if given.ndim == 1 and weights is None:
+        middle = (len(given) - 1) // 2
+        return float(np.partition(given, middle)[middle])
     counts = np.ones(len(given)) if weights is None else weights
     if given.ndim == 1:
-        mass: FloatArray = np.bincount(np.searchsorted(points, given), counts, len(points)).astype(np.float64)
+        order = np.argsort(given)
+        points, mass = given[order], counts[order]
     else:
         mass = np.zeros(len(points))
         for rows, block in checked_blocks(given):
