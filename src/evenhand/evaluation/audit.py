@@ -24,7 +24,7 @@ from evenhand.metrics.intervals import (
 from evenhand.metrics.losses import Loss, constant_risk, row_losses
 from evenhand.metrics.masses import Predictions
 from evenhand.metrics.membership import Membership
-from evenhand.metrics.pairs import Pair, farthest_pairs
+from evenhand.metrics.pairs import Pair, checked_masses, farthest_pairs
 from evenhand.metrics.price import price_sentence
 from evenhand.metrics.rates import SelectionRates, make_rates
 from evenhand.metrics.resampling import MOST_POINTS, effective_sizes, noise_floor
@@ -293,12 +293,12 @@ def audit(
     attributes = read_attributes(sensitive_features, n_rows, weights, whole)
     if given is not None:
         attributes = [Attribute("", slice(None), members)]
-    chosen = read_selection(predictions, atoms, threshold, selected, weights)
-    before = None if baseline is None else chosen.same_of(baseline, atoms)
+    chosen = read_selection(predictions, atoms, threshold, selected, weights, checked=True)
+    before = None if baseline is None else chosen.same_of(baseline, atoms, checked=True)
     return replace(
         _assemble(members, columns, level, methods, own.risk(members), other_risk),
         rates=make_rates(chosen, before, attributes, level),
-        pairs=farthest_pairs(own.given.merged(MOST_POINTS).masses(members), own.distances),
+        pairs=farthest_pairs(checked_masses(own.given, members), own.distances),
         constant_risk=np.nan if y is None else constant_risk(y, weights, loss=loss, atoms=atoms),
     )
 

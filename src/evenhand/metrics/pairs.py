@@ -7,7 +7,9 @@ import numpy as np
 
 from evenhand._utils.labels import label_text
 from evenhand.metrics.distances import Metric, distances_between, find_distance
-from evenhand.metrics.masses import GroupMasses
+from evenhand.metrics.masses import GroupMasses, Predictions
+from evenhand.metrics.membership import Membership
+from evenhand.metrics.resampling import MOST_POINTS
 
 
 class Pair(NamedTuple):
@@ -30,12 +32,18 @@ class Pair(NamedTuple):
         )
 
 
+def checked_masses(predictions: Predictions, members: Membership) -> GroupMasses:
+    """Masses of predictions that were checked already; of very many values, of as many as are told apart."""
+    if predictions.pmf is None:
+        return predictions.merged(MOST_POINTS).masses(members)
+    return GroupMasses.of_blocks(predictions.blocks(), members, predictions.points)
+
+
 def farthest_pairs(groups: GroupMasses, metrics: Iterable[Metric]) -> dict[str, Pair]:
     """The two groups that are farthest apart, of one stratum where there are several, in each metric.
 
     fairlearn's differences are of this kind; the distance of each group to everybody is never larger.
 
-    >>> from evenhand.metrics import Membership
     >>> farthest_pairs(GroupMasses.of_values(np.arange(3.0), Membership.read(list("abc"), 3)), ["w1"])
     {'w1': Pair(distance=2.0, first='a', second='c')}
     """

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evenhand._kernels.blas import one_blas_thread
 from evenhand._utils.typing import AnyArray, FloatArray
-from evenhand.metrics._inputs import as_prediction, as_weights, checked_blocks, needed_atoms
+from evenhand.metrics._inputs import as_prediction, as_weights, block_slices, checked_blocks, needed_atoms
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,9 +22,12 @@ class Selection:
     selected: tuple[Any, ...] = ()
     by_median: bool = False
 
-    def same_of(self, predictions: ArrayLike, atoms: ArrayLike | None) -> FloatArray:
+    def same_of(
+        self, predictions: ArrayLike, atoms: ArrayLike | None, *, checked: bool = False
+    ) -> FloatArray:
         """Chances of other predictions by the same rule, (n_rows,)."""
-        found = read_selection(predictions, atoms, self.threshold, list(self.selected) or None).chances
+        labels = list(self.selected) or None
+        found = read_selection(predictions, atoms, self.threshold, labels, checked=checked).chances
         if len(found) != len(self.chances):
             raise ValueError(
                 f"baseline needs one prediction per row: got {len(found)} for {len(self.chances)} rows."
@@ -37,8 +41,12 @@ def read_selection(
     threshold: float | None = None,
     selected: Any = None,
     sample_weight: ArrayLike | None = None,
+    *,
+    checked: bool = False,
 ) -> Selection:
     """Chances by what the user asks for: labels, a threshold, or else the larger of two values or the median.
+
+    A pmf that was `checked` already is read faster.
 
     >>> read_selection([1.0, 2.0, 3.0, 4.0]).chances
     array([0., 0., 1., 1.])
@@ -50,10 +58,13 @@ def read_selection(
             "threshold and selected exclude each other: pass the one that tells who is selected."
         )
     if selected is not None:
-        return _by_label(predictions, atoms, selected)
+        return _by_label(predictions, atoms, selected, checked)
     if np.asarray(predictions).dtype.kind not in "biuf":
         raise ValueError("Decisions in words need selected=, the label (or labels) that count as selected.")
     given = as_prediction(predictions, "predictions")
+    if given.ndim == 2 and not checked:
+        for _ in checked_blocks(given):
+            pass
     points = _ends(given) if given.ndim == 1 else needed_atoms("A rate", atoms, given.shape[1])
     if threshold is None and len(points) == 2:
         chances = _above(given, points, float(points[0]))
@@ -68,7 +79,7 @@ def read_selection(
     return Selection(_above(given, points, threshold), meaning, threshold, by_median=by_median)
 
 
-def _by_label(predictions: ArrayLike, atoms: ArrayLike | None, selected: Any) -> Selection:
+def _by_label(predictions: ArrayLike, atoms: ArrayLike | None, selected: Any, checked: bool) -> Selection:
     given = np.asarray(predictions)
     several = isinstance(selected, Iterable) and not isinstance(selected, str)
     wanted = tuple(selected) if several else (selected,)
@@ -83,20 +94,22 @@ def _by_label(predictions: ArrayLike, atoms: ArrayLike | None, selected: Any) ->
     meaning = f"decisions for {', '.join(map(str, wanted))}"
     if given.ndim == 1:
         return Selection(inside.astype(np.float64), meaning, selected=wanted)
-    return Selection(_sum_of(given, inside), meaning, selected=wanted)
+    return Selection(_sum_of(given, inside, checked), meaning, selected=wanted)
 
 
 def _above(given: AnyArray, points: FloatArray, threshold: float) -> FloatArray:
     if given.ndim == 1:
         return np.asarray(given > threshold, dtype=np.float64)
-    return _sum_of(given, points > threshold)
+    return _sum_of(given, points > threshold, checked=True)
 
 
-def _sum_of(pmf: AnyArray, inside: AnyArray) -> FloatArray:
+def _sum_of(pmf: AnyArray, inside: AnyArray, checked: bool) -> FloatArray:
     """Chance of some of the columns in each row, (n_rows,)."""
-    chances = np.empty(len(pmf))
-    for rows, block in checked_blocks(pmf):
-        chances[rows] = block[:, inside].sum(axis=1)
+    chances, wanted = np.empty(len(pmf)), inside.astype(np.float64)
+    slices = ((rows, pmf[rows]) for rows in block_slices(*pmf.shape))
+    with one_blas_thread():
+        for rows, block in slices if checked else checked_blocks(pmf):
+            chances[rows] = block @ wanted
     return np.clip(chances, 0.0, 1.0)
 
 
@@ -117,7 +130,8 @@ def _median(given: AnyArray, points: FloatArray, weights: FloatArray | None) -> 
         points, mass = given[order], counts[order]
     else:
         mass = np.zeros(len(points))
-        for rows, block in checked_blocks(given):
-            mass += counts[rows] @ block
+        with one_blas_thread():
+            for rows in block_slices(*given.shape):
+                mass += counts[rows] @ given[rows]
     below = np.cumsum(mass)
     return float(points[int(np.searchsorted(below, 0.5 * below[-1] * (1.0 - 1e-12)))])
