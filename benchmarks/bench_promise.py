@@ -38,7 +38,7 @@ EPSILONS = (0.02, 0.05, 0.1)
 CONFIDENCES = ("average", 0.9)
 FRONTIER = (0.001, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15)
 N_FRESH = 200_000
-N_TODAY = 6  # fits that are compared with what was before
+N_TODAY = 8  # fits that are compared with what was before
 NOISE = 0.6  # spread of the outcome around its mean
 OUTCOME = np.array([0.45, -0.3, 0.25, 0.15, 0.0, 0.0, 0.1, 0.0])
 GROUP = np.array([0.9, -0.6, 0.4, 0.0, 0.4, -0.25, 0.0, 0.15])
@@ -197,26 +197,36 @@ def report(found: list[Fit]) -> None:
 
 
 def _risk_ratio(found: list[Fit], cell: tuple, of_cell: list[Fit]) -> str:
-    """Mean risk over that of today's mean frontier at the same mean distance, for each epsilon."""
-    n_today = sum(fit.cell == cell and fit.confidence == "today" for fit in found) // len(FRONTIER)
-    if not n_today:
+    """Mean risk over that of today's mean frontier at the same mean distance, for each epsilon.
+
+    With its standard error, the jackknife's over the fits: both are of the same samples.
+    """
+    today = _by_fit([fit for fit in found if (fit.cell, fit.confidence) == (cell, "today")], FRONTIER)
+    now = _by_fit(of_cell, EPSILONS)[:, : today.shape[1]]
+    if not today.size:
         return ""
-    curve = np.array(sorted(_mean(found, cell, "today", epsilon, n_today) for epsilon in FRONTIER))
-    ratios = []
-    for epsilon in EPSILONS:
-        distance, risk = _mean(of_cell, cell, of_cell[0].confidence, epsilon, n_today)
-        there = np.interp(distance, *curve.T, left=np.nan, right=np.nan)
-        ratios.append("  -  " if np.isnan(there) else f"{risk / there:.3f}")
-    return " ".join(ratios)
+    whole, n_fits = _ratios(now, today), today.shape[1]
+    without = np.array([_ratios(np.delete(now, k, 1), np.delete(today, k, 1)) for k in range(n_fits)])
+    errors = np.sqrt((n_fits - 1) * without.var(axis=0))
+    return " ".join(
+        "      -      " if np.isnan(ratio) else f"{ratio:.3f}+-{error:.3f} "
+        for ratio, error in zip(whole, errors, strict=True)
+    )
 
 
-def _mean(
-    found: list[Fit], cell: tuple, confidence: Any, epsilon: float, n_first: int
-) -> tuple[float, float]:
-    """Mean distance and mean risk of the first fits."""
-    those = [fit for fit in found if (fit.cell, fit.confidence, fit.epsilon) == (cell, confidence, epsilon)]
-    first = those[:n_first]
-    return float(np.mean([fit.distance for fit in first])), float(np.mean([fit.risk for fit in first]))
+def _by_fit(fits: list[Fit], epsilons: tuple[float, ...]) -> np.ndarray:
+    """Distance and risk of each fit at each epsilon, (n_epsilons, n_fits, 2)."""
+    return np.array(
+        [[(fit.distance, fit.risk) for fit in fits if fit.epsilon == epsilon] for epsilon in epsilons]
+    )
+
+
+def _ratios(now: np.ndarray, today: np.ndarray) -> np.ndarray:
+    """For each epsilon; nan where today's frontier does not reach the distance."""
+    curve = today.mean(axis=1)
+    distances, risks = now.mean(axis=1).T
+    there = np.interp(distances, *curve[np.argsort(curve[:, 0])].T, left=np.nan, right=np.nan)
+    return risks / there
 
 
 def _column(of_cell: list[Fit]) -> str:

@@ -4,7 +4,7 @@ Run it as `python docs/make_figures.py [folder] [--grey]`; EVENHAND_DATA names t
 """
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from evenhand.history import History
 from evenhand.plots import (
     CalibrationDisplay,
     DistributionDisplay,
-    FrontierDisplay,
     MovementDisplay,
     TiltDisplay,
 )
@@ -67,6 +66,30 @@ def law_school() -> Case:
     return make_case(data.data, data.target * 4.0, np.where(data.sensitive_features == 1, "white", "others"))
 
 
+def spike() -> Any:
+    """Expected claims, most of which are none: made here."""
+    rng = np.random.default_rng(SEED)
+    groups = rng.choice(["town", "country"], size=3000, p=[0.7, 0.3])
+    some = rng.random(3000) < np.where(groups == "town", 0.5, 0.7)
+    before = np.where(some, rng.gamma(2.0, np.where(groups == "town", 150.0, 230.0)), 0.0)
+    after = np.where(rng.random(3000) < 0.56, rng.gamma(2.0, 175.0, size=3000), 0.0)
+    shown = DistributionDisplay.from_predictions(
+        before, after, groups, epsilon=0.05, value_name="Expected claims (euro)"
+    )
+    return shown.plot()
+
+
+def decisions() -> Any:
+    """A classifier, of which the shares of classes are compared."""
+    data = eh.datasets.load_law_school()
+    groups = np.where(data.sensitive_features == 1, "white", "others")
+    passed = np.where(data.target > np.median(data.target), "upper half", "lower half")
+    train, test = train_test_split(np.arange(len(groups)), stratify=groups, random_state=SEED)
+    model = eh.ParityClassifier(random_state=SEED)
+    model.fit(data.data[train], passed[train], sensitive_features=groups[train])
+    return DistributionDisplay.from_model(model, data.data[test], groups[test], value_name="Decision").plot()
+
+
 def adult() -> Case:
     """Five groups with long names."""
     data = eh.datasets.load_adult()
@@ -95,11 +118,9 @@ def movement(case: Case, unit: str) -> Any:
 
 def tilt(case: Case, unit: str) -> Any:
     """What each group is drawn to."""
-    model = fitted(case)
-    display = TiltDisplay.from_tilt(
-        model.atoms_, model.tilt_, model.group_prior_, case.groups, value_name=unit
-    )
-    return display.plot()
+    # The probabilities have no names: those of the groups are given to the display.
+    display = TiltDisplay.from_model(fitted(case), value_name=unit)
+    return replace(display, groups=tuple(case.groups)).plot()
 
 
 def calibration(case: Case) -> Any:
@@ -111,40 +132,15 @@ def calibration(case: Case) -> Any:
 
 
 def frontier(case: Case) -> Any:
-    """Risk against unfairness with intervals over resampled test rows, and two simple baselines."""
+    """Risk against unfairness with intervals, chance and the best constant, and another method."""
     epsilons = np.geomspace(0.01, 0.3, 7)
     path = eh.frontier(eh.ParityPostprocessor(), **case.fit, epsilons=epsilons, test=case.test)
     y, groups = case.test["y"], case.test["sensitive_features"]
-    pmfs = [model.predict_pmf(*rows(case)[:2]) for model in path.models]
-    rng = np.random.default_rng(SEED)
-    draws = []
-    for _ in range(100):
-        some = rng.integers(len(y), size=len(y))
-        draws.append(
-            [
-                (
-                    eh.metrics.risk(y[some], pmf[some], model.atoms_),
-                    max(eh.metrics.ks_unfairness(pmf[some], groups[some]).values()),
-                )
-                for model, pmf in zip(path.models, pmfs, strict=True)
-            ]
-        )
-    low_high = np.quantile(draws, [0.025, 0.975], axis=0)  # (2, n_points, 2)
-    constant = np.full(len(y), case.fit["scores"].mean())
-    others = {"constant": constant, "mean, not draw": path.models[0].predict_mean(*rows(case)[:2])}
-    return FrontierDisplay(
-        epsilon=path.frame("pandas")["epsilon"].to_numpy(),
-        risk=path.risk,
-        unfairness=path.max_ks,
-        base_risk=path.base.risk,
-        base_unfairness=path.base.largest("ks"),
-        risk_interval=low_high[:, :, 0],
-        unfairness_interval=low_high[:, :, 1],
-        baselines={
-            name: (max(eh.metrics.ks_unfairness(other, groups).values()), eh.metrics.risk(y, other))
-            for name, other in others.items()
-        },
-    ).plot()
+    mean = path.models[0].predict_mean(*rows(case)[:2])
+    drawn = path.plot()
+    matplotlib.pyplot.close(drawn.figure_)
+    point = max(eh.metrics.ks_unfairness(mean, groups).values()), eh.metrics.risk(y, mean)
+    return replace(drawn, baselines={"mean, not draw": point}).plot()
 
 
 def convergence(case: Case) -> Any:
@@ -175,6 +171,8 @@ def main() -> None:
         "distribution-communities": lambda: distribution(small, crimes.capitalize()),
         "distribution-law": lambda: distribution(law, grade.capitalize()),
         "distribution-adult": lambda: distribution(five, age.capitalize()),
+        "distribution-spike": spike,
+        "distribution-decisions": decisions,
         "frontier-communities": lambda: frontier(small),
         "convergence-communities": lambda: convergence(small),
         "calibration-law": lambda: calibration(law),

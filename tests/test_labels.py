@@ -111,13 +111,9 @@ def test_a_model_of_two_columns_is_reported_and_certified_by_them(fitted, librar
 
 
 WRONG = {
-    "missing": (
-        [*two_columns(NEW)[0][:-1], None],
-        "sensitive_features is missing in 1 rows, the first of them row 299: leave these rows out",
-    ),
-    "missing in a column": (
-        pd.DataFrame({"sex": two_columns(NEW)[0], "age": [np.nan, *range(N_ROWS - 1)]}),
-        "sensitive_features is missing in 1 rows, the first of them row 0: leave these rows out",
+    "missing everywhere": (
+        pd.DataFrame({"sex": two_columns(NEW)[0], "age": [None] * N_ROWS}),
+        "sensitive_features is missing in (every row|300 rows, the first of them row 0: leave these)",
     ),
     "too few": (["f", "m"], "sensitive_features has 2 rows, but there are 300: it needs one label per row"),
     "too few of two columns": (
@@ -141,6 +137,33 @@ def test_bad_labels_are_refused_in_the_same_words_everywhere(name, case):
         return
     with pytest.raises(ValueError, match=f"^{message}"):
         REFUSERS[name](given)
+
+
+MISSING = {
+    "missing": [*two_columns(NEW)[0][:-1], None],
+    "missing in a column": pd.DataFrame(
+        {"sex": two_columns(NEW)[0], "old": [*two_columns(NEW)[1][:-1], np.nan]}
+    ),
+}
+KEEPS_ALL = (  # these need the group of every row
+    "baseline",
+    "ADW",
+    "certify_plugin",
+)
+
+
+@pytest.mark.parametrize("case", MISSING)
+@pytest.mark.parametrize("name", REFUSERS)
+def test_a_row_without_a_group_is_left_out_or_refused_and_never_a_group_of_its_own(name, case):
+    given = MISSING[case]
+    if name in KEEPS_ALL:
+        with pytest.raises(ValueError, match="is missing in 1 rows, the first of them row 299: leave these"):
+            REFUSERS[name](given)
+        return
+    full = LIBRARIES["pandas"](*two_columns(NEW)) if case != "missing" else two_columns(NEW)[0]
+    found, wanted = REFUSERS[name](given), REFUSERS[name](full)
+    if name != "parity_score":
+        assert list(found) == list(wanted)
 
 
 SOFT = ("audit", "unfairness", "unfairness_interval", "distribution", "movement")

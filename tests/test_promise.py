@@ -202,6 +202,7 @@ def test_equal_weights_change_nothing_and_rows_of_weight_zero_do_not_count(data,
         (lambda share: 0.1 + 0.5 * share, 1.0),
         (lambda share: 1.2 + share, LEAST_SHARE),
         (lambda share: np.hypot(0.5, share), 0.8),
+        (lambda share: 0.8 + 0.4 * share, 0.33),
     ],
 )
 def test_the_search_ends_at_the_largest_share_that_keeps_the_promise(promised, wanted):
@@ -213,7 +214,11 @@ def test_the_search_ends_at_the_largest_share_that_keeps_the_promise(promised, w
         assert promised(search.settled()) <= 1.0
 
 
-def test_strata_are_searched_apart():
+def test_what_just_does_is_taken_before_the_least():
+    assert ShareSearch(tried=[(0.8, 1.1), (0.5, 0.99), (LEAST_SHARE, 0.98)]).settled() == 0.5
+
+
+def test_a_stratum_that_is_beyond_reach_does_not_hold_the_others_back():
     rows = population(3000, 2)
     both = np.column_stack([rows.sensitive_features, np.random.default_rng(0).integers(2, size=3000)])
     model = ParityRegressor(attributes="separate", epsilon={0: 0.02, 1: 0.2})

@@ -31,7 +31,7 @@ BAD = {
         "sensitive_features has 2 rows, but there are 1500",
     ),
     "one group only": ({"sensitive_features": np.zeros(1500)}, "needs two groups or more"),
-    "a label is missing": ({"sensitive_features": [None] * 10 + [1] * 1490}, "missing in 10 rows"),
+    "all labels are missing": ({"sensitive_features": [None] * 1500}, "missing in every row"),
     "target too short": ({"y": np.zeros(3)}, "inconsistent numbers of samples"),
     "target missing": ({"y": None}, "requires y"),
     "target with NaN": ({"y": np.full(1500, np.nan)}, "NaN"),
@@ -125,11 +125,14 @@ def test_a_classifier_that_came_fitted_is_matched_by_label_and_never_by_position
         model.fit(data.data, data.target, sensitive_features=np.where(data.sensitive_features == 1, "m", "f"))
 
 
-def test_labels_missing_in_the_pandas_way_are_counted(data):
+@pytest.mark.parametrize("nothing", [pd.NA, None])
+def test_labels_missing_in_the_pandas_way_are_counted(data, nothing):
     labels = pd.Series(data.sensitive_features == 1, dtype="boolean")
-    labels[3] = pd.NA
-    with pytest.raises(ValueError, match="sensitive_features is missing in 1 rows, the first of them row 3"):
-        simple().fit(data.data, data.target, sensitive_features=labels)
+    labels[3] = nothing
+    known = simple().fit(data.data, data.target, sensitive_features=labels).group_knowledge_
+    assert (known.n_rows, known.n_known, known.n_unknown) == (1500, 1499, 1)
+    assert known.groups == (False, True)
+    assert known.counts.tolist() == [int((labels == label).sum()) for label in (False, True)]
 
 
 def test_a_group_whose_rows_weigh_nothing_is_not_there(data):

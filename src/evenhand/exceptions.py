@@ -13,6 +13,7 @@ __all__ = [
     "PriceWarning",
     "PriorWarning",
     "PromiseWarning",
+    "ProxyWarning",
 ]
 
 
@@ -42,6 +43,10 @@ class PriceWarning(EvenhandWarning):
 
 class LevellingWarning(EvenhandWarning):
     """Far fewer people are selected than before the parity step."""
+
+
+class ProxyWarning(EvenhandWarning):
+    """Groups are known by probabilities alone, which hide what they err in together with the prediction."""
 
 
 class IndependenceWarning(EvenhandWarning):

@@ -10,6 +10,7 @@ from evenhand._utils.text import capital
 from evenhand._utils.typing import FloatArray
 from evenhand.dual.parity import find_parity, make_parity
 from evenhand.evaluation.heldout import read_held_out
+from evenhand.metrics import ScoredRows
 from evenhand.plots import ConvergenceDisplay
 from evenhand.solvers import Progress
 
@@ -111,4 +112,13 @@ class History:
             risk_name=capital(policy.cost.score_risk_name)
             if rows.target is None
             else f"Risk ({policy.cost.risk_name})",
+            measured_on=_rows_in_words(rows),
         )
+
+
+def _rows_in_words(rows: ScoredRows) -> str:
+    """How many rows there are, and what is known of them: a display says what it measured on what."""
+    known = rows.members.shares is None or rows.members.shares.dtype == bool
+    groups = "known groups" if known else "groups by their probabilities"
+    outcomes = "known outcomes" if rows.target is not None else "scores in place of outcomes"
+    return f"{len(rows.scores)} rows ({groups}, {outcomes})"

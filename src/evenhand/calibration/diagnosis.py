@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evenhand._utils.markup import html_block
 from evenhand._utils.stored import Stored
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import Labels, check_prior
@@ -73,6 +74,17 @@ class CalibrationDiagnosis(Stored):
 
     def __str__(self) -> str:
         """A small table by group and one sentence."""
+        return "\n".join([f"{self._title()}:", *_table(self), self._verdict()])
+
+    def _repr_html_(self) -> str:
+        """The table for notebooks, and the sentence."""
+        head, *rows = _table_rows(self)
+        return html_block(self._title(), head, rows, [self._verdict()])
+
+    def _title(self) -> str:
+        return f"Calibration of the group probabilities on {self.n_rows} rows (in brackets: noise alone)"
+
+    def _verdict(self) -> str:
         above = [
             str(group)
             for group, cost, limit in zip(self.groups, self.parity_cost, self.parity_cost_limit, strict=True)
@@ -85,8 +97,7 @@ class CalibrationDiagnosis(Stored):
             else "No more than calibrated probabilities would show on as many rows."
         )
         blind = "" if self.uses_scores else " The scores were not given, so errors tied to them are not seen."
-        title = f"Calibration of the group probabilities on {self.n_rows} rows (in brackets: noise alone):"
-        return "\n".join([title, *_table(self), verdict + blind])
+        return verdict + blind
 
 
 def diagnose_calibration(
@@ -154,9 +165,9 @@ def diagnose_calibration(
     >>> proba = np.column_stack([1 - share, share])
     >>> print(diagnose_calibration(proba, codes, ["a", "b"], proba.mean(axis=0), scores=share))
     Calibration of the group probabilities on 4000 rows (in brackets: noise alone):
-      group  mean tau   share  calibration error      parity cost
-          a    0.5034  0.4955    0.0127 (0.0156)  0.0344 (0.0344)
-          b    0.4966  0.5045    0.0127 (0.0156)  0.0345 (0.0348)
+      group  mean proba   share  calibration error      parity cost
+          a      0.5034  0.4955    0.0127 (0.0156)  0.0344 (0.0344)
+          b      0.4966  0.5045    0.0127 (0.0156)  0.0345 (0.0348)
     No more than calibrated probabilities would show on as many rows.
     """
     known = check_known_rows(group_proba, codes, sample_weight, scores)
@@ -346,9 +357,9 @@ def _figures(cells: _Cells, hits: FloatArray, prior: float) -> dict[str, FloatAr
     }
 
 
-def _table(diagnosis: CalibrationDiagnosis) -> list[str]:
-    """Shares, calibration error and parity cost of each group, in aligned columns."""
-    rows = [("group", "mean tau", "share", "calibration error", "parity cost")]
+def _table_rows(diagnosis: CalibrationDiagnosis) -> list[tuple[str, ...]]:
+    """Heads, then shares, calibration error and parity cost of each group."""
+    rows: list[tuple[str, ...]] = [("group", "mean proba", "share", "calibration error", "parity cost")]
     for s, group in enumerate(diagnosis.groups):
         rows.append(
             (
@@ -359,6 +370,12 @@ def _table(diagnosis: CalibrationDiagnosis) -> list[str]:
                 f"{diagnosis.parity_cost[s]:.4f} ({diagnosis.parity_cost_floor[s]:.4f})",
             )
         )
+    return rows
+
+
+def _table(diagnosis: CalibrationDiagnosis) -> list[str]:
+    """The same in aligned columns."""
+    rows = _table_rows(diagnosis)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  " + "  ".join(map(str.rjust, row, widths)) for row in rows]
 

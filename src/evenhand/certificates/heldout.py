@@ -8,8 +8,10 @@ import numpy as np
 
 from evenhand._utils.frames import make_frame
 from evenhand._utils.labels import label_text
+from evenhand._utils.markup import cell, html_block
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import check_epsilon
+from evenhand._utils.warn import warn_user
 from evenhand.certificates.bounds import simultaneous_bounds
 from evenhand.certificates.deviations import (
     excess_width,
@@ -24,11 +26,15 @@ from evenhand.certificates.samples import (
     HeldOutSample,
     Kind,
     count_rows,
+    draw_groups,
     known_groups,
     named_groups,
     read_sample,
+    take_known,
 )
+from evenhand.exceptions import ProxyWarning
 from evenhand.metrics import Membership
+from evenhand.metrics.membership import PROXY
 
 METHODS = ("melded", "hoeffding")
 # Parts of delta. Most of it goes to the upper bounds, on which tolerances are judged.
@@ -54,6 +60,8 @@ class HeldOutCertificate:
     kind: Kind  # "pmf": of the randomised predictor; "values": of the predictor that gave these values
     metric: str = "ks"  # the distance: "ks", "tv", "w1", "sup" or "mean"
     method: str = "melded"  # of the upper bounds
+    by_proba: bool = False  # groups were drawn from their probabilities, which are taken to be right
+    n_unknown: int = 0  # rows whose group is missing, which were left out
 
     @property
     def n_rows(self) -> int:
@@ -98,6 +106,8 @@ class HeldOutCertificate:
             "kind": self.kind,
             "metric": self.metric,
             "method": self.method,
+            "by_proba": self.by_proba,
+            "n_unknown": self.n_unknown,
             "absent": [label_text(group) for group in self.absent],
             "verdicts": self.verdicts(),
         }
@@ -122,12 +132,35 @@ class HeldOutCertificate:
 
     def __str__(self) -> str:
         """What is certified, and one sentence for each group."""
+        return "\n".join([self._title(), *("  " + verdict for verdict in self.verdicts())])
+
+    def _repr_html_(self) -> str:
+        """A table by group for notebooks, and one sentence for each."""
+        figures = self.estimate, self.lower, self.upper
+        rows = []
+        for place, group in enumerate(self.groups):
+            numbers = [cell(figure[place], 4) for figure in figures]
+            asked = [] if self.epsilon is None else [cell(self.epsilon[place], 4)]
+            rows.append((label_text(group), str(self.counts[place]), *numbers, *asked))
+        heads = ["Group", "Rows", "These rows show", "At least", "At most"]
+        heads += [] if self.epsilon is None else ["Asked for (epsilon)"]
+        return html_block(self._title().removesuffix(":"), heads, rows, self.verdicts())
+
+    def _title(self) -> str:
         whose = "the randomised predictor" if self.kind == "pmf" else "the predictor that gave these values"
-        title = (
+        return (
             f"With probability {1 - self.delta:.4g} over the choice of {self.n_rows} held-out rows, all of "
-            f"this is true of {whose} in the population:"
+            f"this is true of {whose} in the population{self._provided()}:"
         )
-        return "\n".join([title, *("  " + verdict for verdict in self.verdicts())])
+
+    def _provided(self) -> str:
+        """Under which conditions: none, where the groups are known."""
+        parts = []
+        if self.n_unknown:
+            parts.append(f", of people like those whose group is known ({self.n_unknown} rows have none)")
+        if self.by_proba:
+            parts.append(", provided that the probabilities of groups are right whatever the prediction is")
+        return "".join(parts)
 
     def _tolerances(self) -> FloatArray:
         if self.epsilon is None:
@@ -204,6 +237,9 @@ def certify_held_out(
         A pmf, values, or a model with `predict_pmf`, which is then called on `X`.
     sensitive_features : array or data frame of shape (n,) or (n, n_columns)
         Group of each row, labels of any type; of several columns, every combination that is there is a group.
+        Rows whose group is missing are left out. Of probabilities of groups, columns of floats that sum to
+        one, the group of each row is drawn once: what is proved then takes them to be right given the
+        prediction, too (`evenhand.metrics.unfairness_bounds` has what is possible otherwise).
     X : table of n rows or (scores, group_proba), optional
         What the model predicts from; a tuple is passed on as two arguments.
     atoms : array of shape (n_atoms,), optional
@@ -244,13 +280,17 @@ def certify_held_out(
     n_rows = count_rows(predictions, X)
     if groups is None and isinstance(epsilon, dict):
         groups = list(epsilon)
-    found = named_groups(sensitive_features, n_rows, groups, known_groups(predictions))
+    found = named_groups(sensitive_features, n_rows, groups, known_groups(predictions), partial=True)
+    if by_proba := found.proba is not None:
+        warn_user(PROXY, ProxyWarning)
+        found = draw_groups(found)
+    found, predictions, X, told = take_known(found, predictions, X, sensitive_features)
     if len(found.labels) < 2:
         raise ValueError(
             f"sensitive_features needs two groups or more: all rows are in group {found.labels[0]!r}."
         )
     members = Membership(found.labels, found.codes)
-    sample = read_sample(predictions, members, metric, X=X, atoms=atoms, known=sensitive_features)
+    sample = read_sample(predictions, members, metric, X=X, atoms=atoms, known=told)
     above, below, share = (delta * part for part in PARTS[side])
     upper = np.full(len(found.labels), sample.unit)
     if above:
@@ -268,6 +308,8 @@ def certify_held_out(
         sample.kind,
         metric,
         method,
+        by_proba,
+        n_rows - len(found.codes),
     )
 
 

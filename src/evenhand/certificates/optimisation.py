@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from evenhand._kernels.softmax import LOG_2
+from evenhand._utils.labels import label_text
+from evenhand._utils.markup import cell, html_block
 from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import FloatArray
 from evenhand.calibration import CalibrationDiagnosis
@@ -29,16 +31,18 @@ from evenhand.solvers.result import SolverResult
 class Certificate(Stored):
     """What the policy of some multipliers does on the rows it was fitted on, and how good that is.
 
-    Risks are in squared outcome units; violations in probability, or in outcome units for notions
-    about outcomes. It speaks of the rows used and of their given scores and group probabilities. Of new
-    people, and of errors of the scores and of the probabilities, only its `promise` speaks.
+    Its risk is the mean cost of the predictions **against the scores**, such as their squared distance: what
+    parity alone costs. No outcome enters, so it is not the error that a user measures. Risks are in squared
+    outcome units; violations in probability, or in outcome units for notions about outcomes. It speaks of
+    the rows used and of their given scores and group probabilities. Of new people, and of errors of the
+    scores and of the probabilities, only its `promise` speaks.
     """
 
     parity: str
     groups: tuple[Hashable, ...]
     epsilon: FloatArray  # tolerance of each group on these rows, (n_groups,); see `promise` for new ones
     violation: FloatArray  # norm of V_s, (n_groups,)
-    risk: float  # expected cost of the policy
+    risk: float  # expected cost of the policy, by the scores
     entropic_risk: float  # risk + E[negative entropy of the policy] / beta
     lower_bound: float  # no policy on the grid that meets the tolerances has a smaller risk
     smoothed_gap: float  # entropic_risk + F(Phi): zero at the optimum of the smoothed problem
@@ -61,6 +65,11 @@ class Certificate(Stored):
             yield "its promise is not one"
 
     @property
+    def score_distance(self) -> float:
+        """What `risk` is: the mean cost of the predictions against the scores, and not against outcomes."""
+        return self.risk
+
+    @property
     def excess(self) -> FloatArray:
         """How far each group is above its tolerance, (n_groups,)."""
         return np.maximum(self.violation - self.epsilon, 0.0)
@@ -80,6 +89,33 @@ class Certificate(Stored):
             return ", less than parity can cost, since the tolerances are exceeded"
         share = f" ({self.relative_gap:.2%})" if np.isfinite(self.relative_gap) else ""
         return f", at most {self.optimality_gap:.3g}{share} above the best"
+
+    def _sentences(self) -> list[str]:
+        """How good the predictions are by the scores, how sure that is, and why the solver stopped."""
+        return [
+            "The mean cost of the predictions against the scores (`risk`: a distance to the scores, not the "
+            f"error against outcomes) is {self.risk:.6g}{self._comparison()}: no predictor with these "
+            f"possible predictions that meets the tolerances has less than {self.lower_bound:.6g}.",
+            f"The solver is {self.gradient_map_norm:.3g} from an exact solution (norm of the gradient map). "
+            "That proves that the excesses over epsilon have at most this norm (they have "
+            f"{self.excess_norm:.3g}), and that the cost is at most {self.risk_bound:.3g} above the best, of "
+            f"which {self.smoothing_cost:.3g} is for smoothing (Lemma 3.5 of the paper).",
+            f"The primal-dual gap of the smoothed problem is {self.smoothed_gap:.3g}. {self.message}",
+        ]
+
+    def _repr_html_(self) -> str:
+        """A table by group for notebooks, with the same sentences as the text."""
+        figures = self.epsilon, self.violation, self.excess
+        rows = [
+            (label_text(group), *(cell(figure[place], 4) for figure in figures))
+            for place, group in enumerate(self.groups)
+        ]
+        heads = ("Group", "Tolerance (epsilon)", "Distance (violation)", "Beyond it (excess)")
+        promised = () if self.promise is None else (str(self.promise),)
+        table = html_block(
+            f"Parity {self.parity!r} on the rows used", heads, rows, (*promised, *self._sentences())
+        )
+        return table if self.calibration is None else table + self.calibration._repr_html_()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python numbers, lists and strings, ready for JSON."""
@@ -111,13 +147,7 @@ class Certificate(Stored):
                 *([] if self.promise is None else [str(self.promise)]),
                 f"Parity {self.parity!r} on the rows used:",
                 *_table(self),
-                f"The risk is {self.risk:.6g}{self._comparison()}: no policy on this grid that meets the "
-                f"tolerances has less than {self.lower_bound:.6g}.",
-                f"The gradient map's norm is {self.gradient_map_norm:.3g}. By Lemma 3.5 the excesses over "
-                f"epsilon have at most that norm (they have {self.excess_norm:.3g}), and the "
-                f"risk is at most {self.risk_bound:.3g} above the best, of which {self.smoothing_cost:.3g} "
-                "is for smoothing.",
-                f"The primal-dual gap of the smoothed problem is {self.smoothed_gap:.3g}. {self.message}",
+                *self._sentences(),
                 *([] if self.calibration is None else [str(self.calibration)]),
             ]
         )

@@ -7,7 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from evenhand._utils.labels import match_groups, read_groups
+from evenhand._utils.labels import label_text, match_groups, read_groups
+from evenhand._utils.markup import cell, html_block
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import as_floats, check_rows_of
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
@@ -108,28 +109,45 @@ class PluginCertificate:
         }
 
     def __str__(self) -> str:
-        """One sentence for each group, and two on the risk."""
-        lines = [f"What errors of the scores and of the group probabilities can do ({self.n_rows} rows):"]
+        """One sentence for each group, and two on the error against outcomes."""
+        return "\n".join([f"{self._title()}:", *("  " + line for line in self._sentences())])
+
+    def _repr_html_(self) -> str:
+        """A table by group for notebooks, with the same sentences as the text."""
+        figures = self.epsilon, self.violation, self.parity_cost_shown, self.parity_cost_ceiling
+        rows = [
+            (label_text(group), *(cell(figure[place], 4) for figure in figures))
+            for place, group in enumerate(self.groups)
+        ]
+        heads = ("Group", "Tolerance", "Distance on the fit's rows", "Errors add at least", "At most")
+        return html_block(self._title(), heads, rows, self._sentences())
+
+    def _title(self) -> str:
+        return f"What errors of the scores and of the group probabilities can do ({self.n_rows} rows)"
+
+    def _sentences(self) -> list[str]:
+        lines = []
         for s, group in enumerate(self.groups):
             floor, limit = self.calibration.parity_cost_floor[s], self.calibration.parity_cost_limit[s]
             noise = "no more than" if self.calibration.parity_cost[s] <= limit else "more than"
             lines.append(
-                f"  Group {group}: the fit has a violation of {self.violation[s]:.4f}; errors of its "
+                f"Group {group}: the fit has a violation of {self.violation[s]:.4f}; errors of its "
                 f"probability can add at least about {self.parity_cost_shown[s]:.4f}, as far as bins of rows "
                 f"show ({noise} noise alone would show, about {floor:.4f} in probability), and at most about "
                 f"{self.parity_cost_ceiling[s]:.4f}, if all noise were error."
             )
         lines.append(
-            f"  Risk: the fit is within {self.optimality_gap:.3g} of the best by the given numbers; errors "
-            f"of the group probabilities add at most {self.group_cost:.3g}, if all their noise were error."
+            f"Error against outcomes: the fit is within {self.optimality_gap:.3g} of the best if the scores "
+            "and the group probabilities are right; errors of the group probabilities add at most "
+            f"{self.group_cost:.3g}, if all their noise were error."
         )
         if self.score_cost is not None:
             lines.append(
-                f"  Errors of the scores add at most {self.score_cost:.3g}, if all of the mean residual "
+                f"Errors of the scores add at most {self.score_cost:.3g}, if all of the mean residual "
                 f"{self.score_error_ceiling:.3g} were error; bins of the scores show "
                 f"{self.score_error_shown:.3g}."
             )
-        return "\n".join(lines)
+        return lines
 
 
 def certify_plugin(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from evenhand._utils.labels import label_text
+from evenhand._utils.markup import cell, html_block
 from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import FloatArray
 
@@ -80,6 +81,19 @@ class Promise(Stored):
     def __str__(self) -> str:
         """Two sentences on the group nearest to its limit, and what is missing where it is not kept."""
         return self.told()
+
+    def _repr_html_(self) -> str:
+        """A table by group for notebooks, and the promise in words."""
+        figures = [self.epsilon, self.expected, self.measured, self.chance]
+        heads = ["Group", "Asked for (epsilon)", "Expected for new people", "Measured", "Chance alone"]
+        if self.bound is not None:
+            figures.append(self.bound)
+            heads.append(f"At most ({100 * (self.confidence or 0.0):g} %)")
+        rows = [
+            (self._name(place), *(cell(figure[place]) for figure in figures))
+            for place in range(len(self.groups))
+        ]
+        return html_block(f"Distance from everybody, by {self.n_rows} rows", heads, rows, [self.told()])
 
     def told(self, remedies: Sequence[str] = ()) -> str:
         """The promise in words; `remedies` are what the user of this model can mend, see `shortfall`."""

@@ -9,7 +9,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from evenhand._kernels.blas import one_blas_thread
-from evenhand._utils.labels import Groups, match_groups, read_groups
+from evenhand._utils.labels import Groups, match_groups, read_groups, read_one_sensitive
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import as_floats
 from evenhand.dual.imbalance import stratum_sums
@@ -78,14 +78,24 @@ class HeldOutSample:
 
 
 def named_groups(
-    sensitive_features: Any, n_rows: int, groups: Sequence[Hashable] | None, known: Sequence[Hashable] = ()
+    sensitive_features: Any,
+    n_rows: int,
+    groups: Sequence[Hashable] | None,
+    known: Sequence[Hashable] = (),
+    *,
+    partial: bool = False,
 ) -> Groups:
     """The groups of the rows among all that there are: those that are named, or else known to a model.
+
+    With `partial` some may be unknown, or known by probabilities alone.
 
     >>> named_groups(["a", "b"], 2, None, known=["a", "b", "c"]).labels
     ('a', 'b', 'c')
     """
-    there = read_groups(sensitive_features, n_rows)
+    if partial:
+        there = read_one_sensitive(sensitive_features, n_rows).settled()
+    else:
+        there = read_groups(sensitive_features, n_rows)
     if groups is not None:
         labels = tuple(dict.fromkeys(groups))
         unnamed = [label for label in there.labels if label not in labels]
@@ -98,6 +108,35 @@ def named_groups(
         return there
     more = [label for label in there.labels if label not in known]
     return match_groups(there, (*known, *more), "sensitive_features")
+
+
+def draw_groups(groups: Groups, seed: int = 0) -> Groups:
+    """A group for each row, drawn once from its probabilities.
+
+    Where these are right, given the prediction, too, the drawn groups go with the prediction as the true ones
+    do, so that what is proved of the ones is true of the others.
+
+    >>> draw_groups(Groups(("a", "b"), np.array([1, 0]), proba=np.array([[0.0, 1.0], [1.0, 0.0]]))).codes
+    array([1, 0])
+    """
+    assert groups.proba is not None
+    drawn = np.random.default_rng(seed).random(len(groups.codes))[:, None]
+    codes = (np.cumsum(groups.proba, axis=1)[:, :-1] <= drawn).sum(axis=1)
+    return Groups(groups.labels, np.where(groups.known, codes, groups.codes), groups.kind)
+
+
+def take_known(groups: Groups, predictions: Any, X: Any, told: Any) -> tuple[Groups, Any, Any, Any]:
+    """Groups, predictions, X and what an aware model is told, for the rows whose group is known."""
+    rows = np.flatnonzero(groups.known)
+    if len(rows) == len(groups.codes):
+        return groups, predictions, X, told
+    if not hasattr(predictions, "predict_pmf"):
+        predictions = as_prediction(predictions, "predictions")[rows]
+    if X is not None:
+        inputs = tuple(_safe_indexing(each, rows) for each in _inputs(X))
+        X = inputs if isinstance(X, tuple) else inputs[0]
+    told = _safe_indexing(told, rows) if getattr(predictions, "aware", False) else told
+    return groups.at(rows), predictions, X, told
 
 
 def known_groups(predictions: Any) -> list[Hashable]:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from evenhand._utils.labels import label_text, read_groups
+from evenhand._utils.markup import cell, html_block
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import check_epsilon
 from evenhand.certificates.bounds import upper_bounds
@@ -73,6 +74,17 @@ class SequenceCertificate:
             f" {self.chosen} and those before it are within epsilon = {self.epsilon.max():.4g} for every "
             f"group ({tried})."
         )
+
+    def _repr_html_(self) -> str:
+        """The bounds of each predictor that was tested, for notebooks, and what is proved."""
+        rows = [
+            (f"{place}{' (chosen)' if place == self.chosen else ''}", *(cell(bound, 4) for bound in bounds))
+            for place, bounds in enumerate(self.upper.tolist())
+        ]
+        asked = ("asked for (epsilon)", *(cell(epsilon, 4) for epsilon in self.epsilon.tolist()))
+        heads = ("Predictor", *map(label_text, self.groups))
+        caption = f"Upper bounds on the distance ({self.metric.upper()}) from everybody"
+        return html_block(caption, heads, [*rows, asked], [str(self)])
 
 
 def certify_sequence(

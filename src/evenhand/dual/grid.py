@@ -89,7 +89,8 @@ def warn_of_clipping(
     if automatic:
         how = (
             'that bounds="auto" found: outliers so far off that nearly all others would share one '
-            "atom. They were moved to the nearest bound. Look at them, or pass bounds=(low, high)."
+            "possible prediction. They were moved to the nearest bound. Look at them, or pass "
+            "bounds=(low, high)."
         )
     if automatic and full:
         how = (

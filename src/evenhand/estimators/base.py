@@ -4,10 +4,12 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.utils import indexable
+from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
+from evenhand._utils.labels import read_sensitive
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels
 from evenhand.calibration import JOINT
@@ -61,6 +63,7 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
         X_calibration: Any = None,
         y_calibration: Any = None,
         sensitive_features_calibration: Any = None,
+        sensitive_data: Any = None,
     ) -> Self:
         """Learn the outcome and the group, then the parity step on rows that neither has seen.
 
@@ -72,7 +75,10 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
             Whatever the two models take.
         y : array of shape (n_rows,)
         sensitive_features : array or data frame of shape (n_rows,) or (n_rows, n_columns)
-            Group of each row; of several columns, every combination that is there is a group.
+            Group of each row; of several columns, every combination that is there is a group. A row without
+            one (None, NaN) teaches the outcome, and serves the parity step like a row of `X_unlabeled`. Two
+            or more columns of floats that sum to one are probabilities of groups, and the columns' names
+            the groups: each row then counts in all of them, with a `ProxyWarning` (docs/groups.md).
         X_unlabeled : like X, default=None
             Rows for the parity step: no outcome and no group is needed. Without it the rows of X serve,
             each scored by models that were fitted on the other folds (`cv`).
@@ -88,10 +94,14 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
             Their outcomes, which only parity within outcomes looks at.
         sensitive_features_calibration : array or data frame, default=None
             Their groups.
+        sensitive_data : pair (X_other, groups), default=None
+            Instead of `sensitive_features`: features and groups of other people, whose outcome need not be
+            known. The group is learned from them, the step is judged on them, and the rows of X serve it
+            like those of `X_unlabeled`.
         """
         self._check_calibration_rows(X_calibration, sensitive_features_calibration)
         learned = self._learn(
-            X, y, sensitive_features, X_unlabeled, sensitive_features_unlabeled, sample_weight
+            X, y, sensitive_features, X_unlabeled, sensitive_features_unlabeled, sample_weight, sensitive_data
         )
         set_aside = None
         if X_calibration is not None:
@@ -214,17 +224,24 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
             )
         if sensitive_features is None:
             raise ValueError("X_calibration needs the groups of its rows: sensitive_features_calibration.")
+        name = "sensitive_features_calibration"
+        groups = read_sensitive(sensitive_features, _num_samples(X), name).values()
+        if any(each.settled().proba is not None for each in groups):
+            raise ValueError(f"{name} must be labels: nothing is proved with probabilities of groups.")
 
     def _set_aside(self, learned: Learned, X: Any, y: Any, sensitive_features: Any) -> ScoredRows:
         """Rows to prove with, as the models score them."""
         (X,) = indexable(X)
         require_table(X)
-        cells, n_rows = learned.cells, _num_samples(X)
-        groups = encode_attributes(sensitive_features, n_rows, cells, "sensitive_features_calibration")
+        cells, name = learned.cells, "sensitive_features_calibration"
+        groups = encode_attributes(sensitive_features, _num_samples(X), cells, name, partial=True)
+        if not (known := groups[0].known).all():
+            X, groups = _safe_indexing(X, np.flatnonzero(known)), [each.at(known) for each in groups]
+            y = None if y is None else self._check_target(y)[known]
         raw = self._raw_rows(learned.models, X, cells, groups)
         rows = raw.scored(learned.models, cells)
-        known = known_columns(cells, groups, None if y is None else self._check_target(y), raw.factors)
-        members = Membership.of_cells(cells.labels(), known, cells.strata())
+        columns = known_columns(cells, groups, None if y is None else self._check_target(y), raw.factors)
+        members = Membership.of_cells(cells.labels(), columns, cells.strata())
         if absent := [label for label in cells.labels() if label not in members.labels]:
             raise ValueError(
                 f"The rows of X_calibration have nobody of {', '.join(map(repr, absent))}: nothing can be "
@@ -256,6 +273,7 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
             certificate_=replace(postprocessor.certificate_, calibration=learned.diagnosis),
             n_iter_=max(1, postprocessor.result_.n_iter),
             groups_=postprocessor.groups_,
+            group_knowledge_=learned.knowledge,
         )
         if learned.classes is not None:
             self.__dict__["classes_"] = learned.classes

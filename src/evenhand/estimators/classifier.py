@@ -95,6 +95,8 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
     postprocessor_ : ParityPostprocessor
         The parity step; its atoms 0, 1, ... stand for `classes_`.
     groups_ : array of shape (n_groups,)
+    group_knowledge_ : GroupKnowledge
+        Of how many rows the group was known, and how (docs/groups.md).
     certificate_ : Certificate
         What was reached on the rows of the parity step, by the given probabilities, and what new people are
         promised (`certificate_.promise`).

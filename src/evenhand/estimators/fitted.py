@@ -14,6 +14,7 @@ from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.calibration import JointCalibrator
 from evenhand.certificates import Certificate
 from evenhand.estimators.cells import Cells
+from evenhand.estimators.knowledge import GroupKnowledge
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.estimators.streaming import OnDrift, check_on_drift
 from evenhand.estimators.telling import TellsPromise
@@ -30,6 +31,7 @@ class FittedEstimator(TellsPromise, Stored, ABC):
     postprocessor_: ParityPostprocessor
     certificate_: Certificate
     groups_: AnyArray
+    group_knowledge_: GroupKnowledge
 
     # The table is no metadata; groups are asked for by aware models, with set_partial_fit_request.
     __metadata_request__partial_fit: ClassVar[dict[str, bool | str]] = {

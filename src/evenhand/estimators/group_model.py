@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import _safe_indexing
 
-from evenhand._utils.labels import Groups
+from evenhand._utils.labels import Groups, spread_rows
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import Labels, check_group_proba
 from evenhand.calibration import JOINT, Calibrator, JointCalibrator, fit_calibrator
@@ -52,7 +53,9 @@ def fit_group_models(
     """For each of `targets`, the groups of the labelled rows, what `fit_group_model` returns."""
     for groups in targets:
         require_groups(groups, folds)
-    labelled = [replace(data, codes=groups.codes, groups=groups.labels) for groups in targets]
+    labelled = [
+        replace(data, codes=groups.codes, groups=groups.labels, proba=groups.proba) for groups in targets
+    ]
     fitted = [fit_group_model(classifier, each, folds, calibration, n_jobs) for each in labelled]
     return [model for model, _ in fitted], [held_out for _, held_out in fitted]
 
@@ -70,7 +73,7 @@ def fit_group_model(
     is joint, which takes all models.
     """
     report_fits("group", 0, folds)
-    fitted = fit_model(classifier, data.X, data.codes, data.weights, "sensitive_estimator")
+    fitted = _fit_classifier(classifier, data)
     held_out = out_of_fold(partial(_score_groups, classifier, fitted), data, folds, n_jobs, "group")
     held_out, _ = check_group_proba(held_out, len(data.codes))
     if calibration in (None, JOINT):
@@ -79,7 +82,10 @@ def fit_group_model(
     def calibrated(rows: Any) -> Calibrator:
         assert calibration is not None
         weights = None if data.weights is None else data.weights[rows]
-        return fit_calibrator(calibration, held_out[rows], data.codes[rows], weights)
+        if data.proba is None:
+            return fit_calibrator(calibration, held_out[rows], data.codes[rows], weights)
+        places, codes, shares = spread_rows(data.proba[rows], weights)
+        return fit_calibrator(calibration, held_out[rows][places], codes, shares)
 
     model = GroupModel(fitted, calibrated(slice(None)), data.groups)
     proba = np.empty_like(held_out)
@@ -88,9 +94,17 @@ def fit_group_model(
     return model, proba
 
 
+def _fit_classifier(classifier: BaseEstimator, data: Labelled, warm_start_from: Any = None) -> Any:
+    """The classifier fitted to the groups, or to each row in every group with its probability as weight."""
+    X, codes, weights = data.X, data.codes, data.weights
+    if data.proba is not None:
+        rows, codes, weights = spread_rows(data.proba, weights)
+        X = _safe_indexing(X, rows)
+    return fit_model(classifier, X, codes, weights, "sensitive_estimator", warm_start_from)
+
+
 def _score_groups(classifier: BaseEstimator, warm_start_from: Any, data: Labelled, X: Any) -> FloatArray:
-    fitted = fit_model(classifier, data.X, data.codes, data.weights, "sensitive_estimator", warm_start_from)
-    return group_probabilities(fitted, X, data.groups)
+    return group_probabilities(_fit_classifier(classifier, data, warm_start_from), X, data.groups)
 
 
 def restore_models(cells: Cells, classifiers: Any, calibrators: Any) -> list[GroupModel]:

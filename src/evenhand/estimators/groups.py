@@ -23,6 +23,7 @@ def check_groups(groups: Groups, *, min_group_size: int = 1, merge_small: bool =
     """
     if not isinstance(min_group_size, Integral) or min_group_size < 1:
         raise ValueError(f"min_group_size must be a positive integer: got {min_group_size!r}.")
+    groups = groups.settled()
     small = _small_groups(groups, min_group_size)
     if small and merge_small:
         groups = groups.relabel([OTHER if label in small else label for label in groups.labels])
@@ -34,10 +35,8 @@ def check_groups(groups: Groups, *, min_group_size: int = 1, merge_small: bool =
             'Join them with others (small_groups="merge" does), collect more rows, or lower min_group_size.'
         )
     if len(groups.labels) < 2:
-        raise ValueError(
-            f"sensitive_features needs two groups or more: all {len(groups.codes)} sample(s) are in group "
-            f"{groups.labels[0]!r}."
-        )
+        named = f"all {int(groups.known.sum())} sample(s) are in group {groups.labels[0]!r}"
+        raise ValueError(f"sensitive_features needs two groups or more: {named}.")
     return groups
 
 

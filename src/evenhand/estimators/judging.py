@@ -31,14 +31,14 @@ from evenhand.certificates import Promise
 from evenhand.dual.imbalance import stratum_sums
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.step import ParityStep
+from evenhand.estimators.judged_rows import MOST_JUDGED as MOST_JUDGED
+from evenhand.estimators.judged_rows import JudgedRows
 from evenhand.metrics.masses import GroupMasses
 from evenhand.metrics.measure import ScoredRows
 from evenhand.metrics.membership import Membership
 from evenhand.solvers import Solver, Status, run
 
 AUTO, AVERAGE = "auto", "average"
-MOST_JUDGED = 20_000  # rows; on as many chance shows a distance of about .006
-LEAST_OF_KIND = 200  # rows of each group, or group and outcome, that has them
 N_FOLDS = 5  # of rows that come scored
 PRECISION = 0.02  # of a fit that is only measured, as a share of epsilon
 N_DRAWS = 100  # of the noise: its size is then known to 3 %
@@ -51,6 +51,7 @@ LEAST_SHARE = 0.1  # of epsilon: less costs risk, and hardly any distance
 # differ from those of the folds, boosted trees so much that 3 % are kept back for it.
 MOST, AIM, ENOUGH = 0.97, 0.93, 0.89
 MOST_TRIES = 4
+LEAST_SLOPE = 0.3  # of a distance in its tolerance, between two that were tried
 MOST_TIMES = 100.0  # as many rows are worth a word; with more, it is the models that are to be mended
 
 
@@ -77,43 +78,13 @@ def confidence_level(confidence: Any) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JudgedRows:
-    """Labelled rows on which all that comes after the models is cross-fitted: all, or a sample of many."""
-
-    places: IntArray  # among the labelled rows, increasing
-    folds: list[IntArray]  # places among these of the rows that one and the same model scored
-
-    @classmethod
-    def choose(cls, folds: Sequence[IntArray], kinds: IntArray, seed: int = 0) -> "JudgedRows":
-        """All rows, or of many a sample, with more of a rare kind than its share.
-
-        A pmf of each judged row is held, so that their number must not grow with that of all rows. The rows
-        that a rare kind has too many are so few that everybody's distribution hardly feels them.
-        """
-        n_rows = len(kinds)
-        if n_rows <= MOST_JUDGED:
-            return cls(np.arange(n_rows), list(folds))
-        shuffled = np.random.default_rng(seed).permutation(n_rows)
-        by_kind = shuffled[np.argsort(kinds[shuffled], kind="stable")]
-        starts = np.cumsum(np.bincount(kinds)) - np.bincount(kinds)
-        rank = np.empty(n_rows, np.int64)  # of a row among those of its kind
-        rank[by_kind] = np.arange(n_rows) - starts[kinds[by_kind]]
-        chosen = rank < LEAST_OF_KIND
-        chosen[shuffled[:MOST_JUDGED]] = True
-        places = np.flatnonzero(chosen)
-        fold_of = np.empty(n_rows, np.int64)
-        for number, fold in enumerate(folds):
-            fold_of[fold] = number
-        return cls(places, [np.flatnonzero(fold_of[places] == number) for number in range(len(folds))])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class JudgedFold:
     """A fold, and all that the fit without it knows."""
 
     rows: Rows  # that the step without the fold learns from
     scored: ScoredRows  # all judged rows, as the maps without the fold see them; their groups are known
     held_out: IntArray  # places of the fold among them
+    n_known: int | None = None  # judged rows whose group is known; None: all
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,11 +99,12 @@ class Judgement:
     spread: FloatArray  # standard error of the distance
     n_fits: int  # behind these figures
     n_apart: int  # groups, or pairs of them, of which each may be the farthest
+    noise_share: float = NOISE_SHARE
 
     @property
     def systematic(self) -> FloatArray:
         """What is left without the noise, V."""
-        return np.sqrt(np.maximum(self.measured**2 - NOISE_SHARE * self.noise**2, 0.0))
+        return np.sqrt(np.maximum(self.measured**2 - self.noise_share * self.noise**2, 0.0))
 
     @property
     def expected(self) -> FloatArray:
@@ -173,6 +145,7 @@ class Judge:
         """The largest tolerance that keeps epsilon for new people, or the least where none does."""
         found = self._find_tolerance(confidence)
         epsilon, members = self.step.epsilon, self.folds[0].scored.members
+        n_rows = members.n_rows if self.folds[0].n_known is None else self.folds[0].n_known
         return Promise(
             groups=members.labels,
             epsilon=epsilon,
@@ -182,8 +155,8 @@ class Judge:
             expected=found.expected,
             bound=found.bound(confidence),
             confidence=confidence,
-            n_rows=members.n_rows,
-            rows_needed=_rows_needed(found, epsilon, confidence, members.n_rows),
+            n_rows=n_rows,
+            rows_needed=_rows_needed(found, epsilon, confidence, n_rows),
             due_to_models=found.systematic,
             within=members.strata is not None,
         )
@@ -249,6 +222,8 @@ class Judge:
             spread=total.std(axis=0),
             n_fits=len(self.folds),
             n_apart=int(_constrained_together(self.step).max()) + 1,
+            # By probabilities chance is in the features alone, and that the step has fitted away.
+            noise_share=0.0 if members.by_proba else NOISE_SHARE,
         )
 
     def _fit(self, number: int, share: FloatArray) -> tuple[SoftmaxPolicy, FloatArray]:
@@ -295,29 +270,37 @@ class ShareSearch:
     def note(self, ratio: float) -> None:
         """Take what the share promises, in epsilons, and choose the next one.
 
-        That is between the largest that does and the least that does not, on the line through both. As long
-        as all are on one side it is beyond them: a distance grows about one to one with its tolerance.
+        It is on the line through the largest that does and the least that does not, or, as long as all are on
+        one side, through the last two; at first a distance is taken to grow one to one with its tolerance.
         """
         self.tried.append((self.share, ratio))
         at_end = self.share == (LEAST_SHARE if ratio > MOST else 1.0)
         does = max((pair for pair in self.tried if pair[1] <= MOST), default=None)
         fails = min((pair for pair in self.tried if pair[1] > MOST), default=None)
-        slope = 1.0
+        (other, before), (self.share, ratio) = self.tried[-2:][0], self.tried[-1]
         if does is not None and fails is not None:
-            self.share, ratio = does
-            slope = (fails[1] - ratio) / max(fails[0] - self.share, np.finfo(float).tiny)
-            at_end = at_end or fails[0] <= self.share
+            (other, before), (self.share, ratio) = fails, does
+            at_end = at_end or other <= self.share
         self.done = at_end or ENOUGH <= ratio <= MOST
         if not self.done:
-            self.share = min(max(self.share + (AIM - ratio) / slope, LEAST_SHARE), 1.0)
+            slope = (before - ratio) / (other - self.share) if other != self.share else 1.0
+            step = (AIM - ratio) / max(slope, LEAST_SLOPE)
+            self.share = min(max(self.share + step, LEAST_SHARE), 1.0)
 
     def settled(self) -> float:
-        """The largest that was found to do, or the least there is."""
-        return max((share for share, ratio in self.tried if ratio <= MOST), default=LEAST_SHARE)
+        """The largest that was found to do, if need be with nothing kept back, or the least there is."""
+        for most in (MOST, 1.0):
+            shares = [share for share, ratio in self.tried if ratio <= most]
+            if shares:
+                return max(shares)
+        return LEAST_SHARE
 
 
 def fold_known_rows(rows: Rows, known: FloatArray, seed: int) -> list[JudgedFold]:
-    """Folds of rows that came scored, and whose groups are `known`: zeros and ones, (n_rows, n_groups)."""
+    """Folds of rows that came scored, and whose groups are `known`: zeros and ones, (n_rows, n_groups).
+
+    Rows that are in none serve the step alone.
+    """
     kinds = np.unique(known, axis=0, return_inverse=True)[1].ravel()
     shuffled = np.random.default_rng(seed).permutation(len(known))
     dealt = shuffled[np.argsort(kinds[shuffled], kind="stable")]
@@ -326,7 +309,10 @@ def fold_known_rows(rows: Rows, known: FloatArray, seed: int) -> list[JudgedFold
     kept = rows.take(judged.places)
     members = Membership.of_cells(rows.groups, known[judged.places], rows.strata, kept.weights)
     scored = ScoredRows(kept.scores, kept.group_proba, members)
-    return [JudgedFold(kept.without(fold), scored, fold) for fold in judged.folds]
+    n_known = None
+    if rows.strata is None:  # within strata a row may be in none of them though its group is known
+        n_known = int(known[judged.places].any(axis=1).sum())
+    return [JudgedFold(kept.without(fold), scored, fold, n_known) for fold in judged.folds]
 
 
 def _rows_needed(found: Judgement, epsilon: FloatArray, confidence: float | None, n_rows: int) -> int | None:

@@ -1,24 +1,27 @@
 """The models of the outcome and of the group, learned and asked: what comes before the parity step."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.validation import check_consistent_length
+from sklearn.utils.validation import _num_samples, check_consistent_length
 
-from evenhand._utils.labels import Groups
+from evenhand._utils.labels import UNKNOWN, Groups
 from evenhand._utils.typing import AnyArray, FloatArray
-from evenhand._utils.validation import Labels, as_floats, check_weights, require_mass
-from evenhand.calibration import JOINT
-from evenhand.estimators.cells import Cells
+from evenhand._utils.validation import Labels, Rows, as_floats, check_weights, require_mass
+from evenhand._utils.warn import warn_user
+from evenhand.calibration import JOINT, CalibrationDiagnosis
+from evenhand.estimators.cells import CRITERIA, Cells
 from evenhand.estimators.draws import RandomState
 from evenhand.estimators.group_model import GroupModel, fit_group_models
 from evenhand.estimators.groups import check_groups, check_small_groups
-from evenhand.estimators.judging import JudgedRows, is_for_new_people
+from evenhand.estimators.judged_rows import JudgedRows
+from evenhand.estimators.judging import is_for_new_people
 from evenhand.estimators.learning import (
     Learned,
     RawRows,
@@ -27,12 +30,17 @@ from evenhand.estimators.learning import (
     diagnose,
     factor_codes,
     factor_values,
-    judged_folds,
-    known_columns,
+    judge_by,
     known_groups,
     model_targets,
     needs_labelled,
     require_cells,
+)
+from evenhand.estimators.learning_rows import (
+    LearningRows,
+    check_sensitive_data,
+    known_part,
+    rows_of_group,
 )
 from evenhand.estimators.nuisances import (
     Fold,
@@ -46,6 +54,7 @@ from evenhand.estimators.nuisances import (
     report_fits,
     require_proba,
     require_table,
+    require_weighted,
 )
 from evenhand.estimators.recalibration import (
     AUTO,
@@ -56,6 +65,8 @@ from evenhand.estimators.recalibration import (
     mend_by_fold,
     recalibrate,
 )
+from evenhand.exceptions import ProxyWarning
+from evenhand.metrics.membership import PROXY
 
 
 class Learner(ABC):
@@ -115,51 +126,120 @@ class Learner(ABC):
         X_unlabeled: Any = None,
         sensitive_features_unlabeled: Any = None,
         sample_weight: Any = None,
+        sensitive_data: Any = None,
     ) -> Learned:
         """Fit the two models and score the rows of the parity step."""
         calibration = self._chosen_calibration()
         judges = is_for_new_people(self.confidence, knows_groups=True)
-        data, attributes, cells, folds = self._labelled(X, y, sensitive_features, sample_weight)
-        known = known_groups(attributes, cells, X_unlabeled, sensitive_features_unlabeled, self.aware)
+        rows, cells = self._labelled(X, y, sensitive_features, sample_weight, sensitive_data)
+        known = known_groups(
+            rows.attributes if rows.complete else None,
+            cells,
+            X_unlabeled,
+            sensitive_features_unlabeled,
+            self.aware,
+        )
         serve = X_unlabeled is None or judges or calibration == JOINT
         serve = serve or needs_labelled(cells, known, self.aware)
-        estimator, scores = self._fit_outcome(data, folds, serve)
-        groups, held_out = self._fit_group_models(data, attributes, cells, folds, calibration)
-        models = Models(estimator, None, groups)
-        kinds = combined_codes(attributes, data.y, data.classes)
-        judged = JudgedRows.choose([scored for _, scored in folds], kinds, fold_seed(self.random_state))
-        without = [models] * len(folds)
-        factors = factor_codes(data.X, self.conditional_on, cells)
-        labelled = RawRows(
-            ModelOutputs(scores, held_out, attributes if self.aware else None), factors, data.weights
+        estimator, scores = self._fit_outcome(rows.data, rows.folds, serve)
+        groups, held_out = self._fit_group_models(
+            rows.told, rows.attributes, cells, rows.told_folds, calibration
         )
+        models = Models(estimator, None, groups)
+        labelled, told = self._raw_labelled(rows, models, scores, held_out, cells)
+        kinds = combined_codes(rows.attributes, rows.told.y, rows.told.classes)
+        seed = fold_seed(self.random_state)
+        judged = JudgedRows.choose([scored for _, scored in rows.told_folds], kinds, seed)
+        without = [models] * len(judged.folds)
         if calibration == JOINT:
-            targets = model_targets(cells, attributes, data) if groups else ()
-            outcome = self._outcome_to_mend(data)
-            models, without = fit_recalibration(
-                models, labelled.outputs, outcome, targets, judged, data.weights
-            )
+            models, without = self._mend(models, rows, labelled, told, cells, judged)
         pile = labelled if X_unlabeled is None else self._raw_rows(models, X_unlabeled, cells, known)
-        rows = pile.scored(models, cells)
-        require_mass(rows.groups, rows.group_mass())
-        diagnosis = None
-        if len(groups) == 1 and not self.aware:
-            codes = model_targets(cells, attributes, data)[0].codes
-            mended = mend_by_fold(labelled.outputs, without, folds)
-            outputs = mended if X_unlabeled is None else recalibrate(models, pile.outputs)
-            diagnosis = diagnose(cells, mended, codes, data.weights, outputs, known, rows)
+        step_rows = pile.scored(models, cells)
+        require_mass(step_rows.groups, step_rows.group_mass())
+        diagnosis = self._diagnose(models, cells, rows, told, without, pile, known, step_rows)
         judged_by = None
         if judges:
-            judged_by = judged_folds(
-                labelled.take(judged.places),
-                None if X_unlabeled is None else pile,
-                without,
-                cells,
-                judged,
-                known_columns(cells, attributes, data.y, factors)[judged.places],
+            alone = X_unlabeled is None and rows.places is not None
+            judged_by = judge_by(rows, labelled, told, None if alone else pile, without, cells, judged, seed)
+        classes = None if rows.data.classes is None else np.unique(rows.data.y)
+        return Learned(models, cells, classes, diagnosis, step_rows, judged_by, rows.knowledge())
+
+    def _diagnose(
+        self,
+        models: Models,
+        cells: Cells,
+        rows: LearningRows,
+        told: RawRows,
+        without: Sequence[Models],
+        pile: RawRows,
+        known: Sequence[Groups] | None,
+        step_rows: Rows,
+    ) -> CalibrationDiagnosis | None:
+        """How well calibrated the one model of the group is, where there are labels to measure it with."""
+        if len(models.groups) != 1 or self.aware or rows.soft:
+            return None
+        codes = model_targets(cells, rows.attributes, rows.told)[0].codes
+        mended = mend_by_fold(told.outputs, without, rows.told_folds)
+        outputs = mended if pile is told else recalibrate(models, pile.outputs)
+        return diagnose(cells, mended, codes, told.weights, outputs, known, step_rows)
+
+    def _raw_labelled(
+        self,
+        rows: LearningRows,
+        models: Models,
+        scores: FloatArray,
+        held_out: list[FloatArray],
+        cells: Cells,
+    ) -> tuple[RawRows, RawRows]:
+        """The rows of the parity step, and those of known groups, by models that have not seen them.
+
+        Where some have no group, the model of the group was fitted without these, and is asked for them as it
+        is; an aware step can only do with the others.
+        """
+        data, told = rows.data, rows.told
+        factors = factor_codes(data.X, self.conditional_on, cells)
+        known = rows.attributes if self.aware else None
+        if rows.complete:
+            labelled = RawRows(ModelOutputs(scores, held_out, known), factors, data.weights)
+            return labelled, labelled
+        if rows.places is None:
+            of_told = self._scores(models.outcome, told.X, data.classes)
+            others = RawRows(
+                ModelOutputs(of_told, held_out),
+                factor_codes(told.X, self.conditional_on, cells),
+                told.weights,
             )
-        classes = None if data.classes is None else np.unique(data.y)
-        return Learned(models, cells, classes, diagnosis, rows, judged_by)
+            proba = [model.proba(data.X) for model in models.groups]
+            return RawRows(ModelOutputs(scores, proba), factors, data.weights), others
+        some = None if factors is None else factors[rows.places]
+        of_known = RawRows(ModelOutputs(scores[rows.places], held_out, known), some, told.weights)
+        if self.aware:
+            return of_known, of_known
+        X_unknown = _safe_indexing(data.X, rows.unknown())
+        proba = rows.spread_out(held_out, [model.proba(X_unknown) for model in models.groups])
+        return RawRows(ModelOutputs(scores, proba), factors, data.weights), of_known
+
+    def _mend(
+        self,
+        models: Models,
+        rows: LearningRows,
+        labelled: RawRows,
+        told: RawRows,
+        cells: Cells,
+        judged: JudgedRows,
+    ) -> tuple[Models, list[Models]]:
+        """The models with their joint maps, and without each fold of the rows of known groups."""
+        targets = model_targets(cells, rows.attributes, rows.told) if models.groups else ()
+        outcome = self._outcome_to_mend(rows.data)
+        if rows.places is not None:
+            if outcome is not None and not rows.complete:
+                outcome = outcome[rows.places]
+            return fit_recalibration(models, told.outputs, outcome, targets, judged, told.weights)
+        if outcome is not None:  # which other people do not have
+            folds = [scored for _, scored in rows.folds]
+            own = JudgedRows.choose(folds, np.zeros(len(rows.data.y), np.int64), fold_seed(self.random_state))
+            models, _ = fit_recalibration(models, labelled.outputs, outcome, (), own, labelled.weights)
+        return fit_recalibration(models, told.outputs, None, targets, judged, told.weights)
 
     def _chosen_calibration(self) -> str | None:
         """The name that "auto" stands for: joint where epsilon is for new people."""
@@ -217,12 +297,17 @@ class Learner(ABC):
         return self._scores(estimator, X, data.classes)
 
     def _labelled(
-        self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any
-    ) -> tuple[Labelled, list[Groups], Cells, list[Fold]]:
-        """The labelled rows, their groups and folds; rows of weight zero are left out of all."""
-        merge_small = check_small_groups(self.small_groups)
+        self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any, sensitive_data: Any
+    ) -> tuple[LearningRows, Cells]:
+        """Rows with outcomes and rows with groups, and their folds; those of weight zero are left out."""
+        check_small_groups(self.small_groups)
         (X,) = indexable(X)
         require_table(X)
+        if sensitive_data is not None:
+            criterion = getattr(self, "criterion", CRITERIA[0])
+            sensitive_data = check_sensitive_data(
+                sensitive_data, X, sensitive_features, aware=self.aware, within=criterion != CRITERIA[0]
+            )
         target = self._check_training_target(y)
         check_consistent_length(X, target)
         # As they came: models with a penalty, such as logistic regression, feel the sum of the weights.
@@ -230,8 +315,31 @@ class Learner(ABC):
         used = np.ones(len(target), bool)
         if weights is not None:
             used = check_weights(weights, len(target)) > 0
-        columns = attribute_columns(sensitive_features, len(target), self.attributes)
-        attributes = [
+        columns, attributes = {}, []
+        if sensitive_data is None:
+            columns = attribute_columns(sensitive_features, len(target), self.attributes)
+            attributes = self._check_attributes(columns, used)
+        kept = target[used]
+        classes = self._classes(kept)
+        codes = combined_codes(attributes, kept, classes)
+        folds = make_folds(self.cv, X, used, attributes, codes, fold_seed(self.random_state))
+        if weights is not None and not used.all():
+            X, weights = _safe_indexing(X, np.flatnonzero(used)), weights[used]
+        first = attributes[0] if attributes else Groups((), np.full(len(kept), UNKNOWN))
+        data = Labelled(X, kept, first.codes, first.labels, weights, classes)
+        if sensitive_data is None:
+            rows = LearningRows.of_one_table(data, attributes, folds)
+        else:
+            rows, columns = self._of_two_tables(data, folds, *sensitive_data)
+        if rows.soft:
+            require_weighted(self._group_classifier())
+            warn_user(PROXY, ProxyWarning)
+        return rows, self._cells(tuple(columns), rows)
+
+    def _check_attributes(self, columns: Mapping[Hashable, Groups], used: AnyArray) -> list[Groups]:
+        """Groups of the used rows that can be fitted, attribute by attribute."""
+        merge_small = check_small_groups(self.small_groups)
+        return [
             check_groups(
                 groups if used.all() else groups.take(used),
                 min_group_size=self.min_group_size,
@@ -239,27 +347,36 @@ class Learner(ABC):
             )
             for groups in columns.values()
         ]
-        kept = target[used]
-        classes = self._classes(kept)
-        codes = combined_codes(attributes, kept, classes)
-        folds = make_folds(self.cv, X, used, attributes, codes, fold_seed(self.random_state))
-        if weights is not None and not used.all():
-            X, weights = _safe_indexing(X, np.flatnonzero(used)), weights[used]
-        data = Labelled(X, kept, attributes[0].codes, attributes[0].labels, weights, classes)
-        return data, attributes, self._cells(tuple(columns), attributes, data), folds
 
-    def _cells(self, names: Labels, attributes: list[Groups], data: Labelled) -> Cells:
+    def _of_two_tables(
+        self, data: Labelled, folds: list[Fold], X: Any, groups: Any
+    ) -> tuple[LearningRows, dict[Hashable, Groups]]:
+        """Rows with outcomes, and other people with groups; those of them without one are left out."""
+        columns = attribute_columns(groups, _num_samples(X), self.attributes, "sensitive_data")
+        X, known = known_part(X, list(columns.values()))
+        everybody = np.ones(_num_samples(X), bool)
+        attributes = self._check_attributes(dict(zip(columns, known, strict=True)), everybody)
+        told = rows_of_group(X, attributes)
+        cv = (
+            self.cv if self.cv is None or isinstance(self.cv, Integral) or hasattr(self.cv, "split") else None
+        )
+        codes = combined_codes(attributes, told.y, None)
+        told_folds = make_folds(cv, X, everybody, attributes, codes, fold_seed(self.random_state))
+        return LearningRows(data, folds, told, attributes, told_folds, None), columns
+
+    def _cells(self, names: Labels, rows: LearningRows) -> Cells:
         """The parity that the parameters ask for, on these rows."""
+        data, told = rows.data, rows.told
         outcomes = self._outcomes(data.classes)
         cells = Cells(
             names=names,
-            groups=tuple(groups.labels for groups in attributes),
+            groups=tuple(groups.labels for groups in rows.attributes),
             separate=self.attributes == "separate",
             classes=data.classes,
             outcomes=outcomes,
             factors=factor_values(data.X, self.conditional_on),
             joint=outcomes is not None and self._fits_joint(),
         )
-        factors = factor_codes(data.X, self.conditional_on, cells)
-        require_cells(cells, attributes, data, factors, self.min_group_size)
+        factors = factor_codes(told.X, self.conditional_on, cells)
+        require_cells(cells, rows.attributes, told, factors, self.min_group_size)
         return cells

@@ -13,15 +13,19 @@ from evenhand._utils.labels import (
     combine_codes,
     combine_groups,
     match_groups,
-    read_columns,
     read_groups,
+    read_sensitive,
+    soft_groups,
 )
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import Labels, Rows, check_group_proba, check_weights
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
 from evenhand.estimators.cells import ATTRIBUTES, Cells
 from evenhand.estimators.groups import PAIR
-from evenhand.estimators.judging import MOST_JUDGED, JudgedFold, JudgedRows
+from evenhand.estimators.judged_rows import MOST_JUDGED, JudgedRows
+from evenhand.estimators.judging import JudgedFold
+from evenhand.estimators.knowledge import GroupKnowledge
+from evenhand.estimators.learning_rows import LearningRows
 from evenhand.estimators.nuisances import Labelled, class_codes
 from evenhand.estimators.recalibration import ModelOutputs, Models, recalibrate
 from evenhand.metrics.measure import ScoredRows
@@ -38,6 +42,7 @@ class Learned:
     diagnosis: CalibrationDiagnosis | None
     rows: Rows
     folds: Sequence[JudgedFold] | None  # to judge the step by; None where epsilon is for the rows alone
+    knowledge: GroupKnowledge
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,25 +75,53 @@ def judged_folds(
     cells: Cells,
     judged: JudgedRows,
     known: FloatArray,
+    told: AnyArray,
 ) -> list[JudgedFold]:
     """Folds of the judged rows, each with the rows that a step without it learns from.
 
-    `labelled` and `known`, zeros and ones, are of the judged rows. The step learns from the `pile` where
-    there is one, and otherwise from the other folds.
+    `labelled` and `known`, zeros and ones or shares, are of the judged rows. The step learns from the `pile`
+    where there is one, and otherwise from the other folds. Rows of which not even a part is `told` are there
+    for it alone.
     """
     if pile is not None and len(pile.outputs.scores) > MOST_JUDGED:
         rng = np.random.default_rng(0)
         pile = pile.take(rng.choice(len(pile.outputs.scores), MOST_JUDGED, replace=False))
     members = Membership.of_cells(cells.labels(), known, cells.strata(), labelled.weights)
-    folds, last = [], None
+    folds, last, n_known = [], None, int(told.sum())
     for models, held_out in zip(without, judged.folds, strict=True):
         if models is not last:  # without any map they are one and the same
             rows = labelled.scored(models, cells)
             scored = ScoredRows(rows.scores, rows.group_proba, members)
             of_pile = None if pile is None else pile.scored(models, cells)
             last = models
-        folds.append(JudgedFold(of_pile or rows.without(held_out), scored, held_out))
+        folds.append(JudgedFold(of_pile or rows.without(held_out), scored, held_out, n_known))
     return folds
+
+
+def judge_by(
+    rows: LearningRows,
+    labelled: RawRows,
+    told: RawRows,
+    pile: RawRows | None,
+    without: Sequence[Models],
+    cells: Cells,
+    judged: JudgedRows,
+    seed: int,
+) -> list[JudgedFold]:
+    """Folds of the rows of known groups to judge the step by; it learns from the `pile`, or from all of X."""
+    known = known_columns(cells, rows.attributes, rows.told.y, told.factors)
+    if pile is not None or labelled is told:
+        there = np.ones(len(judged.places), bool)
+        known = known[judged.places]
+        return judged_folds(told.take(judged.places), pile, without, cells, judged, known, there)
+    assert rows.places is not None
+    n_rows, folds = len(rows.data.y), [scored for _, scored in rows.folds]
+    beside = judged.with_unknown(rows.places, folds, n_rows, seed)
+    of_all = np.zeros((n_rows, known.shape[1]))
+    of_all[rows.places] = known
+    there = np.isin(beside.places, rows.places)
+    some = labelled.take(beside.places)
+    return judged_folds(some, None, without, cells, beside, of_all[beside.places], there)
 
 
 def attribute_columns(
@@ -100,11 +133,12 @@ def attribute_columns(
 ) -> dict[Hashable, Groups]:
     """Groups of each attribute by its name: every column one, or all of them together.
 
-    With `known`, the columns of the fit, they are put in the order of these.
+    Some may be unknown, or known by probabilities alone, which are one attribute. With `known`, the columns
+    of the fit, they are put in the order of these; where these were several, they are labels.
     """
     if attributes not in ATTRIBUTES:
         raise ValueError(f'attributes must be "combined" or "separate": got {attributes!r}.')
-    columns = read_columns(sensitive_features, n_rows, name)
+    columns = read_sensitive(sensitive_features, n_rows, name, soft=known is None or len(known) == 1)
     if known is not None:
         columns = _in_order_of(known, columns, name)
     if attributes == "separate" or len(columns) == 1:
@@ -151,11 +185,11 @@ def factor_values(X: Any, conditional_on: Any) -> Labels | None:
 
 
 def combined_codes(attributes: Sequence[Groups], target: AnyArray, classes: Labels | None) -> IntArray:
-    """One code for each combination of groups, and of outcomes where they are classes."""
-    codes = [groups.codes for groups in attributes]
+    """One code for each combination of groups, and of outcomes where they are classes; unknown is a group."""
+    codes = [groups.codes if groups.known.all() else groups.codes + 1 for groups in attributes]
     if classes is not None:
         codes.append(class_codes(target, classes))
-    return combine_codes(codes)
+    return combine_codes(codes) if codes else np.zeros(len(target), np.int64)
 
 
 def model_targets(cells: Cells, attributes: Sequence[Groups], data: Labelled) -> list[Groups]:
@@ -163,14 +197,21 @@ def model_targets(cells: Cells, attributes: Sequence[Groups], data: Labelled) ->
     if not cells.joint:
         return list(attributes)
     outcomes = class_codes(data.y, data.classes or ())
-    return [
-        Groups(cells.model_labels(place), outcomes * len(groups.labels) + groups.codes, PAIR)
-        for place, groups in enumerate(attributes)
-    ]
+    targets = []
+    for place, groups in enumerate(attributes):
+        labels = cells.model_labels(place)
+        if groups.proba is None:
+            targets.append(Groups(labels, outcomes * len(groups.labels) + groups.codes, PAIR))
+        else:
+            pairs = np.eye(len(data.classes or ()))[outcomes][:, :, None] * groups.proba[:, None, :]
+            targets.append(soft_groups(labels, pairs.reshape(len(pairs), -1), PAIR))
+    return targets
 
 
-def encode_attributes(sensitive_features: Any, n_rows: int, cells: Cells, name: str) -> list[Groups]:
-    """Groups of rows among those of the fit, attribute by attribute."""
+def encode_attributes(
+    sensitive_features: Any, n_rows: int, cells: Cells, name: str, *, partial: bool = False
+) -> list[Groups]:
+    """Groups of rows among those of the fit, attribute by attribute; with `partial` some may be unknown."""
     attributes = "separate" if cells.separate else "combined"
     columns = attribute_columns(sensitive_features, n_rows, attributes, name, cells.sensitive_columns)
     if len(columns) != len(cells.names):
@@ -178,23 +219,36 @@ def encode_attributes(sensitive_features: Any, n_rows: int, cells: Cells, name: 
             f"{name} has {len(columns)} columns, but the fit had {len(cells.names)}: "
             f"{', '.join(map(str, cells.names))}."
         )
+    if not partial:
+        require_known(next(iter(columns.values())), name)
     return [
-        match_groups(groups, labels, name)
+        match_groups(groups.settled(), labels, name)
         for groups, labels in zip(columns.values(), cells.groups, strict=True)
     ]
 
 
+def require_known(groups: Groups, name: str) -> None:
+    """Refuse rows whose group is missing, where every row needs one."""
+    if not groups.known.all():
+        raise ValueError(
+            f"{name} is missing in {int((~groups.known).sum())} rows, the first of them row "
+            f"{int(groups.known.argmin())}: here every row needs its group, so leave these rows out."
+        )
+
+
 def known_groups(
-    attributes: list[Groups], cells: Cells, X_unlabeled: Any, groups_unlabeled: Any, aware: bool
+    attributes: list[Groups] | None, cells: Cells, X_unlabeled: Any, groups_unlabeled: Any, aware: bool
 ) -> list[Groups] | None:
-    """Groups of the rows of the parity step, where they are known."""
+    """Groups of the rows of the parity step, where they are all known: `attributes` are of those of X."""
     if X_unlabeled is None:
         if groups_unlabeled is not None:
             raise ValueError("sensitive_features_unlabeled was given without X_unlabeled.")
         return attributes
     if groups_unlabeled is not None:
         n_rows = _num_samples(X_unlabeled)
-        return encode_attributes(groups_unlabeled, n_rows, cells, "sensitive_features_unlabeled")
+        given = encode_attributes(groups_unlabeled, n_rows, cells, "sensitive_features_unlabeled")
+        # probabilities are no measure of a model's own
+        return given if aware or all(groups.proba is None for groups in given) else None
     if aware:
         raise ValueError(
             "aware=True needs the group of every row that it post-processes: pass "
@@ -206,7 +260,7 @@ def known_groups(
 def known_columns(
     cells: Cells, groups: Sequence[Groups], target: AnyArray | None, factors: IntArray | None
 ) -> FloatArray:
-    """Which groups of which strata rows are in, zeros and ones, (n_rows, n_groups)."""
+    """Which groups of which strata rows are in, zeros and ones or shares, (n_rows, n_groups)."""
     outcomes = None
     if cells.outcomes is not None:
         if target is None:
@@ -238,7 +292,7 @@ def require_cells(
 def _require_joint_cells(cells: Cells, attributes: Sequence[Groups], data: Labelled) -> None:
     """Refuse groups that are not there in an outcome, be it one in which nothing is asked for."""
     for targets in model_targets(cells, attributes, data):
-        absent = np.flatnonzero(np.bincount(targets.codes, minlength=len(targets.labels)) == 0)
+        absent = np.flatnonzero(targets.sizes() == 0)
         if len(absent):
             raise ValueError(
                 "To learn class and group together takes rows of every group in every class: there is none "

@@ -53,20 +53,22 @@ def _prepared(model: BaseEstimator) -> Pipeline:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Labelled:
-    """Rows whose outcome and group are known."""
+    """Rows whose outcome or group is known."""
 
     X: Any
-    y: AnyArray  # (n_rows,)
+    y: AnyArray  # (n_rows,); NaN for people of whom only the group is known
     codes: IntArray  # group of each row, (n_rows,)
     groups: Labels
     weights: FloatArray | None  # (n_rows,)
     classes: Labels | None = None  # of a classification
+    proba: FloatArray | None = None  # of the groups, where that is all that is known, (n_rows, n_groups)
 
     def rows(self, rows: IntArray) -> "Labelled":
         """Some of the rows."""
         weights = None if self.weights is None else self.weights[rows]
+        proba = None if self.proba is None else self.proba[rows]
         X = _safe_indexing(self.X, rows)
-        return replace(self, X=X, y=self.y[rows], codes=self.codes[rows], weights=weights)
+        return replace(self, X=X, y=self.y[rows], codes=self.codes[rows], weights=weights, proba=proba)
 
 
 def fit_model(
@@ -86,14 +88,32 @@ def fit_model(
         _warm_start(_last_step(model), _last_step(warm_start_from), y)
     if weights is None or isinstance(model, FrozenEstimator):
         return model.fit(X, y)
+    argument = _weight_argument(model)
+    if argument is None:
+        raise ValueError(
+            f"sample_weight was given, but {name}={type(model).__name__} takes none in its fit: "
+            "leave sample_weight out, or choose a model that takes it."
+        )
+    return model.fit(X, y, **{argument: weights})
+
+
+def _weight_argument(model: BaseEstimator) -> str | None:
+    """What weights are called in the fit of a model, or of a pipeline; None where it takes none."""
     if has_fit_parameter(model, "sample_weight"):
-        return model.fit(X, y, sample_weight=weights)
+        return "sample_weight"
     if isinstance(model, Pipeline) and has_fit_parameter(model.steps[-1][1], "sample_weight"):
-        return model.fit(X, y, **{f"{model.steps[-1][0]}__sample_weight": weights})
-    raise ValueError(
-        f"sample_weight was given, but {name}={type(model).__name__} takes none in its fit: "
-        "leave sample_weight out, or choose a model that takes it."
-    )
+        return f"{model.steps[-1][0]}__sample_weight"
+    return None
+
+
+def require_weighted(classifier: BaseEstimator) -> None:
+    """Refuse a model of the group that cannot learn from probabilities, which are weights to it."""
+    if _weight_argument(classifier) is None and not came_fitted(classifier):
+        raise ValueError(
+            "Groups that are given as probabilities are learned from weighted rows, but "
+            f"sensitive_estimator={type(classifier).__name__} takes no sample_weight in its fit: choose a "
+            "model that does, or pass the likeliest group of each row."
+        )
 
 
 def _warm_start(model: Any, warm_start_from: Any, y: AnyArray) -> None:
@@ -198,7 +218,7 @@ def make_folds(
     count them alone; a splitter of the user's own sees all rows.
     """
     if cv is None or isinstance(cv, int | np.integer):
-        smallest = min(int(np.bincount(groups.codes).min()) for groups in attributes)
+        smallest = min([len(codes), *(int(groups.sizes().min()) for groups in attributes)])
         n_folds = _number_of_folds(cv, smallest)
         cv = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
         codes = pool_rare(codes, n_folds)
@@ -206,7 +226,7 @@ def make_folds(
     else:
         of_all = np.zeros(len(used), np.int64)
         of_all[used] = codes
-        folds = _keep(check_cv(cv).split(X, of_all), used)
+        folds = keep_rows(check_cv(cv).split(X, of_all), used)
     scored = np.concatenate([test for _, test in folds])
     if len(scored) != len(codes) or len(np.unique(scored)) != len(codes):
         raise ValueError(
@@ -221,7 +241,7 @@ def make_folds(
 def require_groups(groups: Groups, folds: list[Fold]) -> None:
     """Refuse folds in which a model would not learn a group, and give it no probability in silence."""
     for number, (train, _) in enumerate(folds):
-        absent = np.flatnonzero(np.bincount(groups.codes[train], minlength=len(groups.labels)) == 0)
+        absent = np.flatnonzero(groups.sizes(train) == 0)
         if len(absent):
             way_out = "Use fewer folds, or cv=None for folds stratified by group."
             if groups.kind == PAIR:
@@ -254,7 +274,7 @@ def pool_rare(codes: IntArray, n_folds: int) -> IntArray:
     return np.where(rare, pool, codes)
 
 
-def _keep(folds: Iterable[Fold], used: AnyArray) -> list[Fold]:
+def keep_rows(folds: Iterable[Fold], used: AnyArray) -> list[Fold]:
     """The folds of a table of which only the used rows are kept."""
     position = np.cumsum(used) - 1
     return [
@@ -285,7 +305,7 @@ def out_of_fold(
     for part in scored:
         parts.append(part)
         report_fits(model, 1 + len(parts), folds)
-    out = np.empty((len(data.y), *parts[0].shape[1:]))
+    out = np.empty((len(data.codes), *parts[0].shape[1:]))
     for (_, test), part in zip(folds, parts, strict=True):
         out[test] = part
     return out

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import clone
 
-from evenhand._utils.labels import match_groups, read_groups
+from evenhand._utils.labels import match_groups, read_one_sensitive
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import (
     Labels,
@@ -231,8 +231,9 @@ class ParityPostprocessor(PartialFit):
             `1{F = z} P(S = s | x)` for a factor F that is known, `P(S = s, Y = z | x)` for equalised odds;
             for several attributes at once a stratum holds the probabilities of one attribute.
         sensitive_features : array or data frame, default=None
-            Groups of the rows, among the columns of `group_proba`; with strata zeros and ones of shape
-            (n_rows, n_groups). With them epsilon is a promise to new people (`confidence`).
+            Groups of the rows, among the columns of `group_proba`, None where one is not known; with strata
+            zeros and ones of shape (n_rows, n_groups). With them epsilon is a promise to new people
+            (`confidence`).
         callback : callable, default=None
             Called with a `Progress` after every step; stops the solver by returning True.
         """
@@ -322,7 +323,12 @@ class ParityPostprocessor(PartialFit):
             used = as_floats(sample_weight, "sample_weight") > 0
         n_rows = len(used)
         if rows.strata is None:
-            groups = read_groups(sensitive_features, n_rows)
+            groups = read_one_sensitive(sensitive_features, n_rows).settled()
+            if groups.proba is not None:
+                raise ValueError(
+                    "sensitive_features must be labels here, None where one is not known: probabilities of "
+                    "groups are what group_proba is for."
+                )
             known = match_groups(groups, rows.groups, "sensitive_features").one_hot()[used]
         else:
             known = as_floats(sensitive_features, "sensitive_features")

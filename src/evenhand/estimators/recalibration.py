@@ -6,17 +6,26 @@ group, given both of these, and a model that is calibrated by itself need not be
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from evenhand._utils.labels import Groups
+from evenhand._utils.labels import Groups, spread_rows
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
-from evenhand.calibration import CALIBRATIONS, JointCalibrator, JointRows, joint_inputs
+from evenhand.calibration import (
+    CALIBRATIONS,
+    Calibrator,
+    JointCalibrator,
+    JointFit,
+    JointRows,
+    joint_inputs,
+)
 from evenhand.dual.grid import range_without_outliers
 from evenhand.estimators.group_model import GroupModel
-from evenhand.estimators.judging import JudgedRows
+from evenhand.estimators.judged_rows import JudgedRows
 from evenhand.estimators.nuisances import Fold
+
+Wanted: TypeAlias = tuple[AnyArray, FloatArray]  # what a map foretells, and what its model says of it
 
 AUTO = "auto"  # joint where epsilon is for new people, none where it is for the rows
 
@@ -29,11 +38,12 @@ class Models:
     outcome_calibrator: JointCalibrator | None
     groups: list[GroupModel]  # one for each attribute; none where the group itself is given
 
-    def mended(self, with_outcome: bool, maps: Sequence[JointCalibrator | None]) -> "Models":
-        """The same models with these maps, that of the outcome first, if there is one."""
-        first, rest = (maps[0], maps[1:]) if with_outcome else (None, maps)
-        groups = [replace(model, calibrator=each) for model, each in zip(self.groups, rest, strict=True)]
-        return Models(self.outcome, first, groups)
+    def mended(
+        self, outcome: JointCalibrator | None, maps: Sequence[Calibrator | JointCalibrator | None]
+    ) -> "Models":
+        """The same models with these maps, of the outcome and of each model of the group."""
+        groups = [replace(model, calibrator=each) for model, each in zip(self.groups, maps, strict=True)]
+        return Models(self.outcome, outcome, groups)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +58,7 @@ class ModelOutputs:
         """Those of some of the rows."""
         known = None
         if self.known is not None:  # groups that are not among the rows keep their places
-            known = [replace(groups, codes=groups.codes[rows]) for groups in self.known]
+            known = [groups.at(rows) for groups in self.known]
         return ModelOutputs(self.scores[rows], [proba[rows] for proba in self.modelled], known)
 
     def inputs(self) -> FloatArray:
@@ -78,31 +88,70 @@ def fit_recalibration(
     """The models with their maps, and with maps that were fitted without each fold.
 
     `outputs` is by models that have not seen the rows. A map is kept where judged rows say that it helps. An
-    outcome of None is left alone.
+    outcome of None is left alone, and so are the models of the group without `targets`.
     """
-    places, n_rows = judged.places, len(outputs.scores)
-    smallest = min([n_rows, *(int(groups.sizes().min()) for groups in targets)])
-    some = None if weights is None else weights[places]
-    rows = JointRows.of(outputs.take(places).inputs(), some, smallest)
-    wanted: list[tuple[AnyArray, FloatArray]] = []
+    smallest = min([len(outputs.scores), *(int(groups.sizes().min()) for groups in targets)])
+    of_outcome: list[Wanted] = []
     if outcome is not None:
         scores = outputs.scores
         if scores.ndim == 1:  # one that is far off would be all that a map sees
             scores = np.clip(scores, *range_without_outliers(scores))
-        wanted.append((outcome, scores))
-    wanted += [(groups.codes, proba) for groups, proba in zip(targets, outputs.modelled, strict=True)]
-    fits = [rows.cross_fit(target[places], said[places], judged.folds) for target, said in wanted]
+        of_outcome.append((outcome, scores))
+    if any(groups.proba is not None for groups in targets):
+        fits = _fit_maps(outputs, of_outcome, judged, weights, smallest)
+        fits += _fit_soft_maps(outputs, targets, judged, weights, smallest)
+    else:
+        of_groups = [(groups.codes, said) for groups, said in zip(targets, outputs.modelled, strict=False)]
+        fits = _fit_maps(outputs, of_outcome + of_groups, judged, weights, smallest)
     if not any(fits):
         return models, [models] * len(judged.folds)
-    maps = [None if fit is None else fit.calibrator for fit in fits]
-    if len(places) < n_rows:
-        rows = JointRows.of(outputs.inputs(), weights, smallest)
-        maps = [None if fit is None else rows.fit(*pair) for fit, pair in zip(fits, wanted, strict=True)]
+
+    def mended(maps: list[JointCalibrator | None]) -> Models:
+        first = maps.pop(0) if of_outcome else models.outcome_calibrator
+        return models.mended(first, maps if targets else [model.calibrator for model in models.groups])
+
     without = [
-        models.mended(outcome is not None, [None if fit is None else fit.without[fold] for fit in fits])
+        mended([None if fit is None else fit.without[fold] for fit in fits])
         for fold in range(len(judged.folds))
     ]
-    return models.mended(outcome is not None, maps), without
+    return mended([None if fit is None else fit.calibrator for fit in fits]), without
+
+
+def _fit_maps(
+    outputs: ModelOutputs,
+    wanted: Sequence[Wanted],
+    judged: JudgedRows,
+    weights: FloatArray | None,
+    smallest: int,
+) -> list[JointFit | None]:
+    """A map to each of the targets that are wanted, where it helps, and those without each fold."""
+    places = judged.places
+    rows = JointRows.of(outputs.take(places).inputs(), None if weights is None else weights[places], smallest)
+    fits = [rows.cross_fit(target[places], said[places], judged.folds) for target, said in wanted]
+    if len(places) == len(outputs.scores) or not any(fits):
+        return fits
+    rows = JointRows.of(outputs.inputs(), weights, smallest)
+    return [
+        None if fit is None else JointFit(rows.fit(*pair), fit.without)
+        for fit, pair in zip(fits, wanted, strict=True)
+    ]
+
+
+def _fit_soft_maps(
+    outputs: ModelOutputs,
+    targets: Sequence[Groups],
+    judged: JudgedRows,
+    weights: FloatArray | None,
+    smallest: int,
+) -> list[JointFit | None]:
+    """Maps to groups of which only probabilities are known: each row serves in every group, by its share."""
+    fits = []
+    for groups, said in zip(targets, outputs.modelled, strict=True):
+        assert groups.proba is not None
+        rows, codes, shares = spread_rows(groups.proba, weights)
+        spread = judged.spread(rows, len(groups.codes))
+        fits += _fit_maps(outputs.take(rows), [(codes, said[rows])], spread, shares, smallest)
+    return fits
 
 
 def mend_by_fold(outputs: ModelOutputs, without: Sequence[Models], folds: Sequence[Fold]) -> ModelOutputs:

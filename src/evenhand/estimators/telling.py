@@ -4,6 +4,7 @@ from html import escape
 from typing import Any
 
 from evenhand.certificates import Certificate
+from evenhand.estimators.knowledge import GroupKnowledge
 
 
 class TellsPromise:
@@ -23,12 +24,14 @@ class TellsPromise:
         certificate: Certificate | None = getattr(self, "certificate_", None)
         if certificate is None:
             return ""
+        knowledge: GroupKnowledge | None = getattr(self, "group_knowledge_", None)
+        known = f" {knowledge.sentence}".rstrip() if knowledge is not None else ""
         if certificate.promise is not None:
-            return certificate.promise.told(self._remedies())
+            return certificate.promise.told(self._remedies()) + known
         return (
             "Nothing is promised to new people: epsilon is for the rows of the parity step, with their group "
             f"probabilities taken at their word. The largest distance there is "
-            f"{certificate.violation.max():.4g}."
+            f"{certificate.violation.max():.4g}.{known}"
         )
 
     def __str__(self) -> str:

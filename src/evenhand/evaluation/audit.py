@@ -3,37 +3,26 @@
 import html
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand._utils.frames import make_frame
 from evenhand._utils.labels import label_text, read_groups
-from evenhand._utils.typing import AnyArray, FloatArray
+from evenhand._utils.typing import FloatArray
+from evenhand.evaluation.audited import INTERVAL, Audited, Columns, audit_part, possible_columns
 from evenhand.metrics._inputs import as_weights
 from evenhand.metrics.attributes import Attribute, read_attributes
-from evenhand.metrics.distances import METRICS, find_distance, group_distances, own_distances
-from evenhand.metrics.intervals import (
-    Intervals,
-    bootstrap_intervals,
-    check_level,
-    dkw_intervals,
-    mean_intervals,
-)
-from evenhand.metrics.losses import Loss, constant_risk, row_losses
-from evenhand.metrics.masses import Predictions
+from evenhand.metrics.distances import find_distance
+from evenhand.metrics.intervals import Intervals, check_level
+from evenhand.metrics.losses import Loss, constant_risk
 from evenhand.metrics.membership import Membership
 from evenhand.metrics.pairs import Pair, checked_masses, farthest_pairs
 from evenhand.metrics.price import price_sentence
 from evenhand.metrics.rates import SelectionRates, make_rates
-from evenhand.metrics.resampling import MOST_POINTS, effective_sizes, noise_floor
 from evenhand.metrics.selecting import read_selection
 
-Columns: TypeAlias = dict[tuple[str, str], FloatArray]  # by the measure, and what of it, (n_groups,) each
-
-FEWEST_PER_ATOM = 5  # rows: with fewer, TV and sup count coincidences and not imbalance
-INTERVAL = ("estimate", "low", "high")
 HEADS = {"risk": "Risk", "average": "Mean"}  # of measures that are no distances
 
 
@@ -43,6 +32,14 @@ class Floor:
 
     mean: FloatArray
     high: FloatArray  # the quantile at the level of the audit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Possible:
+    """What a distance may be whatever the probabilities of groups hide, (n_groups,) each."""
+
+    least: FloatArray
+    most: FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -66,6 +63,8 @@ class Audit:
     within: bool = False  # groups are `(stratum, group)`, compared with everybody of their stratum
     rates: SelectionRates | None = None  # who is selected, and impact ratios
     pairs: dict[str, Pair] = field(default_factory=dict)  # the two groups farthest apart, by distance
+    n_unknown: int = 0  # rows whose group is missing: they are in none of the measures
+    possible: dict[str, Possible] | None = None  # of the distances, where groups are known by probabilities
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -99,15 +98,20 @@ class Audit:
         return [self.pairs[metric].sentence(metric, self.within)] if metric in self.pairs else []
 
     def __str__(self) -> str:
-        return f"Audit of {self.n_rows} rows in {len(self.groups)} groups\n{self.verdict}"
+        return f"Audit of {self._counted()}\n{self.verdict}"
 
     __repr__ = __str__
+
+    def _counted(self) -> str:
+        unknown = f", and {self.n_unknown} of unknown group left out" if self.n_unknown else ""
+        return f"{self.n_rows} rows in {len(self.groups)} groups{unknown}"
 
     def frame(self, backend: str | None = None) -> Any:
         """One row for each group and measure, as a data frame.
 
         `floor` and `floor_high` are the mean and the quantile (at `level`) of the distance under chance
-        alone; `baseline` is the measure of the other predictions, NaN where there are none.
+        alone; `baseline` is the measure of the other predictions, NaN where there are none. Where groups
+        are known by probabilities, `least` and `most` are what is possible whatever these hide.
         """
         rows = self._rows()
         return make_frame({name: [row[name] for row in rows] for name in rows[0]}, backend)
@@ -120,6 +124,7 @@ class Audit:
         ]
         return {
             "n_rows": self.n_rows,
+            "n_unknown": self.n_unknown,
             "level": self.level,
             "groups": list(self.names),
             "sizes": self.sizes.tolist(),
@@ -141,7 +146,7 @@ class Audit:
         body = "".join(self._html_row(group) for group in range(len(self.groups)))
         words = "<br>".join(html.escape(line) for line in self.verdict.split("\n"))
         return (
-            f"<table><caption>{self.n_rows} rows; {100 * self.level:g}&nbsp;% intervals; in brackets, what "
+            f"<table><caption>{self._counted()}; {100 * self.level:g}&nbsp;% intervals; in brackets, what "
             f"chance alone would show</caption><thead><tr><th>Group</th><th>Rows</th>{heads}</tr></thead>"
             f"<tbody>{body}</tbody></table><p>{words}</p>"
         )
@@ -151,6 +156,9 @@ class Audit:
         for name, found in self.measures.items():
             floor = f" ({_short(self.floors[name].mean[group])})" if name in self.floors else ""
             between = f"{_short(found.low[group])} to {_short(found.high[group])}"
+            if self.possible is not None and name in self.possible:
+                possible = self.possible[name]
+                between += f"<br>possible: {_short(possible.least[group])} to {_short(possible.most[group])}"
             cells.append(f"<td>{_short(found.estimate[group])}{floor}<br><small>{between}</small></td>")
         return f"<tr>{''.join(cells)}</tr>"
 
@@ -176,6 +184,12 @@ class Audit:
                         "baseline": float(other[group]),
                     }
                 )
+                if self.possible is not None:
+                    found_possible = self.possible.get(name, Possible(nothing, nothing))
+                    rows[-1] |= {
+                        "least": float(found_possible.least[group]),
+                        "most": float(found_possible.most[group]),
+                    }
         return rows
 
     def _sentence(self, group: int, metric: str) -> str:
@@ -191,6 +205,17 @@ class Audit:
             f"{find_distance(metric).title} for group {self.names[group]} is {_short(estimate)}, "
             f"{100 * self.level:g} % interval [{_short(found.low[group])}, {_short(found.high[group])}]; a "
             f"perfectly equal model would show about {_short(floor.mean[group])} at this size: {judged}."
+            f"{self._hidden(group, metric)}"
+        )
+
+    def _hidden(self, group: int, metric: str) -> str:
+        """What the proxy may hide, in words."""
+        if self.possible is None or metric not in self.possible:
+            return ""
+        found = self.possible[metric]
+        return (
+            f" Whatever the probabilities of groups hide, it is between {_short(found.least[group])} and "
+            f"{_short(found.most[group])}."
         )
 
     def _comparison(self) -> str:
@@ -212,6 +237,7 @@ def audit(
     given: Any = None,
     threshold: float | None = None,
     selected: Any = None,
+    proxy: Any = None,
     sample_weight: ArrayLike | None = None,
     loss: Loss = "squared",
     level: float = 0.95,
@@ -233,9 +259,9 @@ def audit(
     predictions : array of shape (n, n_atoms) or (n,)
         Probability of each atom in each row, or one value for each row.
     sensitive_features : array or data frame of shape (n,) or (n, n_columns)
-        Group of each row; of several columns, every combination that is there is a group. Or, where the group
-        is not known, the probability of each, columns of numbers that sum to one in every row: errors of
-        their calibration the audit cannot see.
+        Group of each row; of several columns, every combination that is there is a group. Rows whose group is
+        missing are counted, and left out. Or, where the group is not known, the probability of each, columns
+        of floats that sum to one in every row: then what these may hide is measured, too (docs/groups.md).
     y : array of shape (n,), optional
         Observed targets; without them there is no risk.
     baseline : array of shape (n,) or (n, n_atoms), optional
@@ -248,6 +274,8 @@ def audit(
     threshold, selected
         Who counts as selected in `rates`, as in `metrics.selection_rates`: by default the larger of two
         values, or those above the median.
+    proxy : array or data frame of shape (n,) or (n, n_columns), optional
+        With probabilities of groups, what they were made from, as in `metrics.unfairness_bounds`.
     sample_weight : array of shape (n,), optional
         Weight of each row.
     loss : {"squared", "absolute", "zero_one"} or callable, default="squared"
@@ -272,17 +300,22 @@ def audit(
     0.0305 at this size: an imbalance beyond what chance explains.
     """
     check_level(level, n_boot)
-    own = _Audited.read("predictions", predictions, y, atoms, loss)
+    own = Audited.read("predictions", predictions, y, atoms, loss)
     n_rows = own.given.n_rows
-    other = None if baseline is None else _Audited.read("baseline", baseline, y, atoms, loss, n_rows)
-    members = Membership.read(sensitive_features, n_rows, as_weights(sample_weight, n_rows))
-    weights, whole = members.weights, members
+    weights = as_weights(sample_weight, n_rows)
+    other = None if baseline is None else Audited.read("baseline", baseline, y, atoms, loss, n_rows)
+    known, members = Membership.read_known(sensitive_features, n_rows, weights)
+    weights = members.weights if isinstance(sensitive_features, Membership) else weights
+    together = known, members
+    own, other = own.part(known), None if other is None else other.part(known)
+    cells = None if proxy is None else read_groups(proxy, n_rows, "proxy").take(known).codes
     if given is not None:
-        members = members.within(read_groups(given, n_rows, "given"))
+        members = members.within(read_groups(given, n_rows, "given").take(known))
     columns: Columns = {}
     for groups, rows, part in members.parts():
         rng = np.random.default_rng(random_state)  # the same draws in every stratum
-        found, of_part = _audit_part(own.part(rows), part, level, n_boot, rng)
+        found, of_part = audit_part(own.part(rows), part, level, n_boot, rng)
+        of_part |= possible_columns(own.part(rows), part, None if cells is None else cells[rows])
         if other is not None:
             estimates = other.part(rows).estimates(part)
             of_part |= {(name, "baseline"): each for name, each in estimates.items()}
@@ -290,16 +323,21 @@ def audit(
             columns.setdefault(column, np.empty(len(members.labels)))[groups] = values
     methods = {name: each.method for name, each in found.items()}
     other_risk = np.nan if other is None else other.risk(members)
-    attributes = read_attributes(sensitive_features, n_rows, weights, whole)
+    attributes = read_attributes(sensitive_features, n_rows, weights, together)
     if given is not None:
-        attributes = [Attribute("", slice(None), members)]
+        attributes = [Attribute("", known, members)]
     chosen = read_selection(predictions, atoms, threshold, selected, weights, checked=True)
     before = None if baseline is None else chosen.same_of(baseline, atoms, checked=True)
+    audited = _assemble(members, columns, level, methods, own.risk(members), other_risk)
+    if y is not None:
+        seen = np.asarray(y, dtype=np.float64)[known]
+        constant = constant_risk(seen, members.weights, loss=loss, atoms=atoms)
+        audited = replace(audited, constant_risk=constant)
     return replace(
-        _assemble(members, columns, level, methods, own.risk(members), other_risk),
+        audited,
+        n_unknown=n_rows - members.n_rows,
         rates=make_rates(chosen, before, attributes, level),
         pairs=farthest_pairs(checked_masses(own.given, members), own.distances),
-        constant_risk=np.nan if y is None else constant_risk(y, weights, loss=loss, atoms=atoms),
     )
 
 
@@ -329,84 +367,13 @@ def _assemble(
         risk=risk,
         baseline_risk=other_risk,
         within=members.strata is not None,
+        possible={
+            name: Possible(each, columns[name, "most"])
+            for (name, part), each in columns.items()
+            if part == "least"
+        }
+        or None,
     )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Audited:
-    """Predictions with what an audit needs to know of each row's."""
-
-    given: Predictions
-    means: FloatArray  # expected prediction, (n_rows,)
-    losses: FloatArray | None  # expected loss, (n_rows,); None without outcomes
-    least_loss: float
-    distances: tuple[str, ...]  # those that can be told
-
-    @classmethod
-    def read(
-        cls,
-        name: str,
-        predictions: ArrayLike,
-        y: ArrayLike | None,
-        atoms: ArrayLike | None,
-        loss: Loss,
-        n_rows: int | None = None,
-    ) -> "_Audited":
-        given = Predictions.read(predictions, atoms, name)
-        if given.points is None:
-            raise ValueError("audit needs the atoms of a pmf: pass atoms=, the value of each of its columns.")
-        if n_rows not in (None, given.n_rows):
-            raise ValueError(f"{name} needs one prediction per row: got {given.n_rows} for {n_rows} rows.")
-        tied = given.pmf is not None or given.n_points * FEWEST_PER_ATOM <= given.n_rows
-        norms = [find_distance(metric) for metric in (*METRICS, *own_distances())]
-        return cls(
-            given,
-            given.means(),
-            None if y is None else row_losses(y, predictions, atoms, loss),
-            0.0 if isinstance(loss, str) else -np.inf,
-            tuple(each.name for each in norms if each.norm is not None and (tied or not each.needs_ties)),
-        )
-
-    def part(self, rows: AnyArray | slice) -> "_Audited":
-        """Those of some of the rows."""
-        losses = None if self.losses is None else self.losses[rows]
-        return replace(self, given=self.given.part(rows), means=self.means[rows], losses=losses)
-
-    def risk(self, members: Membership) -> float:
-        """Average loss of all rows; NaN without outcomes."""
-        return np.nan if self.losses is None else float(np.average(self.losses, weights=members.weights))
-
-    def estimates(self, members: Membership) -> dict[str, FloatArray]:
-        """Measures of each group, without intervals."""
-        masses, weights = self.given.masses(members), members.totals()
-        found = {name: group_distances(masses, name) for name in self.distances}
-        found["average"] = (members.totals(self.means) / weights)[:-1]
-        if self.losses is not None:
-            found["risk"] = (members.totals(self.losses) / weights)[:-1]
-        return found
-
-
-def _audit_part(
-    own: _Audited, members: Membership, level: float, n_boot: int, rng: np.random.Generator
-) -> tuple[dict[str, Intervals], Columns]:
-    """The intervals of the groups of one stratum, and all numbers by the measure and what of it."""
-    masses, found = own.given.masses(members), {}
-    if own.losses is not None:
-        found["risk"] = mean_intervals("risk", own.losses, members, level, own.least_loss)
-    found["average"] = mean_intervals("average", own.means, members, level)
-    found |= bootstrap_intervals(
-        own.distances, own.given, members, masses, level=level, n_boot=n_boot, rng=rng
-    )
-    if members.counts_rows and own.given.pmf is None:
-        found["ks"] = dkw_intervals(own.given, members, masses, level)
-    columns = {(name, part): getattr(each, part) for name, each in found.items() for part in INTERVAL}
-    merged = own.given.merged(MOST_POINTS)
-    centre = masses if merged is own.given else merged.masses(members)
-    drawn = noise_floor(own.distances, merged, members, centre, n_draws=n_boot, rng=rng)
-    columns |= {(name, "floor"): draws.mean(axis=0) for name, draws in drawn.items()}
-    columns |= {(name, "floor_high"): np.quantile(draws, level, axis=0) for name, draws in drawn.items()}
-    columns["rows", "size"] = effective_sizes(members)[0]
-    return found, columns
 
 
 def _short(number: float) -> str:

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from evenhand._utils.frames import make_frame
+from evenhand._utils.markup import cell, html_block
 from evenhand._utils.text import capital
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import as_floats
 from evenhand.dual.costs import Cost, Squared
-from evenhand.evaluation.heldout import Model, read_held_out
+from evenhand.evaluation.heldout import Model, read_held_out, step_of
+from evenhand.evaluation.noise import point_noise
 from evenhand.evaluation.paths import (
     NO_LIMIT,
     Callback,
@@ -38,10 +40,31 @@ class Frontier:
     base: Measures  # of the scores, before any parity step
     has_target: bool  # the risk is against y, and not against the scores
     cost: Cost = field(default_factory=Squared)  # whose mean the risk is
+    rows: ScoredRows | None = None  # that all was measured on
 
     def __repr__(self) -> str:
         low, high = self.points[0].epsilon, self.points[-1].epsilon
         return f"<Frontier: {len(self.points)} models, epsilon from {low:.3g} to {high:.3g}>"
+
+    def _repr_html_(self) -> str:
+        """A table of tolerances for notebooks: what each costs and what it brings on the held-out rows."""
+        increases = zip(self.risk, self.risk_increase, self.max_ks, strict=True)
+        rows = [
+            (cell(point.epsilon), cell(ks), cell(risk, 4), "" if more != more else f"{more:+.1%}")
+            for point, (risk, more, ks) in zip(self.points, increases, strict=True)
+        ]
+        rows.append(("without parity", cell(self.base.largest("ks")), cell(self.base.risk, 4), ""))
+        if self.constant_risk is not None:
+            more = self.constant_risk / self.base.risk - 1.0 if self.has_target and self.base.risk else np.nan
+            told = "" if more != more else f"{more:+.1%}"
+            rows.append(("best constant", "0", cell(self.constant_risk, 4), told))
+        heads = ("Epsilon", "Largest distance (KS)", self._risk_name(), "Above that without parity")
+        note = (
+            "Epsilon is what was asked for on the rows of the fit. The distance, of the group that is "
+            "farthest from all rows, and the costs are of the rows in test=, or of those of the fit where "
+            "none were given."
+        )
+        return html_block(f"{len(self.points)} models along a frontier", heads, rows, [note])
 
     @property
     def models(self) -> list[Any]:
@@ -152,14 +175,31 @@ class Frontier:
             return f"Risk ({self.cost.risk_name})"
         return capital(self.cost.score_risk_name)
 
-    def plot(self, ax: Any = None) -> FrontierDisplay:
+    @property
+    def constant_risk(self) -> float | None:
+        """Risk of the best constant on the held-out rows: parity that looks at nobody costs that much."""
+        return self.base.constant_risk if np.isfinite(self.base.constant_risk) else None
+
+    def plot(self, ax: Any = None, *, intervals: bool = True) -> FrontierDisplay:
         """Draw risk against the largest Kolmogorov-Smirnov distance on the held-out rows.
+
+        With the best constant and, beside `intervals`, the distance that chance alone would show.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
             One of its own by default.
+        intervals : bool, default=True
+            Resample the rows for intervals at 95 % around the points, which takes a moment.
         """
+        noise: dict[str, Any] = {}
+        if intervals and self.rows is not None:
+            found = [
+                point_noise(self.rows, step_of(point.model).policy_, point.measures) for point in self.points
+            ]
+            noise["risk_interval"] = np.transpose([each.risk for each in found])
+            noise["unfairness_interval"] = np.transpose([each.ks for each in found])
+            noise["chance"] = found[int(np.argmin(self.max_ks))].chance
         display = FrontierDisplay(
             epsilon=np.array([point.epsilon for point in self.points]),
             risk=self.risk,
@@ -167,6 +207,8 @@ class Frontier:
             base_risk=self.base.risk,
             base_unfairness=self.base.largest("ks"),
             risk_name=self._risk_name(),
+            constant_risk=self.constant_risk,
+            **noise,
         )
         return display.plot(ax)
 
@@ -241,7 +283,7 @@ def frontier(
         points = solve_path(problem, path, rows, callback)
     _warn_once(caught, points)
     base = rows.measure_scores(rest.policy_, (*DISTANCES, *own_distances()))
-    return Frontier(tuple(points[::-1]), base, rows.target is not None, rest.policy_.cost)
+    return Frontier(tuple(points[::-1]), base, rows.target is not None, rest.policy_.cost, rows)
 
 
 def _check_epsilons(epsilons: Any) -> FloatArray:

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from evenhand._utils.labels import read_columns, read_groups
+from evenhand._utils.labels import read_columns, read_one_sensitive, read_sensitive
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import Labels, as_floats, check_weights
 from evenhand.estimators.base import ParityEstimator
@@ -37,6 +38,7 @@ def read_held_out(test: Any, model: Model) -> ScoredRows:
         Fitted, at any epsilon.
     """
     given = _named(test, ("scores", "group_proba") if isinstance(model, ParityPostprocessor) else ("X",))
+    given = _of_known_groups(given)
     scores, group_proba = _scored(model, given)
     target, known, weights = (given.get(name) for name in KNOWN)
     if weights is not None:
@@ -60,12 +62,23 @@ def read_members(
     notion = model.cells_
     if notion.is_plain:
         (known,) = encode_attributes(sensitive_features, _num_samples(X), notion, "sensitive_features")
-        present = known.take(np.arange(len(known.codes)))
-        members = Membership(present.labels, present.codes, weights=weights)
+        _, members = Membership.of_groups(known.take(slice(None)), weights)
     else:
         cells = model._known_columns(X, y, sensitive_features)
         members = Membership.of_cells(notion.labels(), cells, notion.strata(), weights)
     return members.require_rows()
+
+
+def _of_known_groups(given: dict[str, Any]) -> dict[str, Any]:
+    """The rows whose group is not missing."""
+    if given.get("sensitive_features") is None:
+        return given
+    n_rows = _num_samples(given["X"] if "X" in given else given["scores"])
+    known = next(iter(read_sensitive(given["sensitive_features"], n_rows).values())).known
+    if known.all():
+        return given
+    rows = np.flatnonzero(known)
+    return {name: None if each is None else _safe_indexing(each, rows) for name, each in given.items()}
 
 
 def _named(test: Any, inputs: tuple[str, ...]) -> dict[str, Any]:
@@ -99,8 +112,7 @@ def _members_of_step(
 ) -> Membership:
     """Groups of the rows of a post-processor, which knows columns only: any labels will do without strata."""
     if strata is None:
-        found = check_groups(read_groups(known, n_rows))
-        return Membership(found.labels, found.codes, weights=weights).require_rows()
+        return Membership.of_groups(check_groups(read_one_sensitive(known, n_rows)), weights)[1]
     return Membership.of_cells(groups, _known_cells(known, n_rows, groups), strata, weights).require_rows()
 
 

@@ -12,6 +12,7 @@ from evenhand.metrics.losses import constant_risk, expected_losses, risk
 from evenhand.metrics.masses import GroupMasses
 from evenhand.metrics.measure import Measures, ScoredRows
 from evenhand.metrics.membership import Membership
+from evenhand.metrics.proxies import UnfairnessBounds, unfairness_bounds
 from evenhand.metrics.rates import SelectionRates, selection_rates
 from evenhand.metrics.unfairness import (
     distance_to,
@@ -33,6 +34,7 @@ __all__ = [
     "Membership",
     "ScoredRows",
     "SelectionRates",
+    "UnfairnessBounds",
     "accuracy",
     "constant_risk",
     "decision_gaps",
@@ -47,6 +49,7 @@ __all__ = [
     "selection_rates",
     "tv_unfairness",
     "unfairness",
+    "unfairness_bounds",
     "unfairness_interval",
     "w1_unfairness",
 ]

@@ -94,7 +94,7 @@ def unfairness_interval(
     """
     check_metric(metric)
     check_level(level, n_boot)
-    predictions, members = read_rows(pmf_or_values, sensitive_features, atoms, sample_weight)
+    predictions, members, _ = read_rows(pmf_or_values, sensitive_features, atoms, sample_weight)
     check_metric(metric, predictions)
     groups = predictions.masses(members)
     if method == "dkw":
@@ -226,8 +226,11 @@ def risk_interval(
     """
     check_level(level)
     losses = row_losses(y_true, pmf_or_values, atoms, loss)
-    members = Membership.read(sensitive_features, len(losses), as_weights(sample_weight, len(losses)))
-    return mean_intervals("risk", losses, members, level, floor=0.0 if isinstance(loss, str) else -np.inf)
+    weights = as_weights(sample_weight, len(losses))
+    rows, members = Membership.read_known(sensitive_features, len(losses), weights)
+    return mean_intervals(
+        "risk", losses[rows], members, level, floor=0.0 if isinstance(loss, str) else -np.inf
+    )
 
 
 def mean_intervals(

@@ -155,8 +155,9 @@ def read_rows(
     sensitive_features: Any,
     atoms: ArrayLike | None,
     sample_weight: ArrayLike | None,
-) -> tuple[Predictions, Membership]:
-    """Checked predictions, and the groups of their rows."""
+) -> tuple[Predictions, Membership, AnyArray | slice]:
+    """Checked predictions of the rows whose groups are known, their groups, and which rows these are."""
     predictions = Predictions.read(pmf_or_values, atoms)
     weights = as_weights(sample_weight, predictions.n_rows)
-    return predictions, Membership.read(sensitive_features, predictions.n_rows, weights)
+    rows, members = Membership.read_known(sensitive_features, predictions.n_rows, weights)
+    return predictions.part(rows), members, rows

@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from evenhand._utils.labels import Groups, combine_groups, number_table, read_groups, require_one_per_row
+from evenhand._utils.labels import Groups, combine_groups, is_uncertain, read_one_sensitive
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
-from evenhand._utils.validation import (
-    NEGATIVE_TOLERANCE,
-    SUM_TOLERANCE,
-    SUM_TOLERANCE_SINGLE,
-    Labels,
-    check_group_proba,
+from evenhand._utils.validation import Labels
+from evenhand._utils.warn import warn_user
+from evenhand.exceptions import ProxyWarning
+
+PROXY = (
+    "Groups are given as probabilities. Distances are then right only as far as the prediction tells nothing "
+    "of a person's group that the probabilities do not tell: if those of a group whom the proxy takes for "
+    "others are also scored otherwise, it hides that. metrics.unfairness_bounds and audit have the least and "
+    "the most that is possible, whatever the proxy hides."
 )
 
 
@@ -31,27 +34,56 @@ class Membership:
 
     @classmethod
     def read(cls, sensitive_features: Any, n_rows: int, weights: FloatArray | None = None) -> "Membership":
-        """Rows in the groups that labels name, or in all of them by probabilities.
-
-        Two or more columns of numbers whose every row sums to one are probabilities, and the columns' names
-        the groups; all else is one column of labels or several. What is a Membership stays as it is.
+        """Rows in the groups that labels name, or in all of them by probabilities; none may be unknown.
 
         >>> Membership.read([["f", "old"], ["m", "old"]], 2).labels
         (('f', 'old'), ('m', 'old'))
-        >>> Membership.read([[0.2, 0.8], [1.0, 0.0]], 2).column(1)
-        array([0.8, 0. ])
+        >>> Membership.read([["f", "m"], ["f", None]], 2)
+        Traceback (most recent call last):
+        ...
+        ValueError: sensitive_features is missing in 1 rows, the first of them row 1: leave these rows out, or
+        give them a label of their own.
+        """
+        rows, members = cls.read_known(sensitive_features, n_rows, weights)
+        if members.n_rows < n_rows:
+            there = np.zeros(n_rows, bool)
+            there[rows] = True
+            raise ValueError(
+                f"sensitive_features is missing in {n_rows - members.n_rows} rows, the first of them row "
+                f"{there.argmin()}: leave these rows out, or give them a label of their own."
+            )
+        return members
+
+    @classmethod
+    def read_known(
+        cls, sensitive_features: Any, n_rows: int, weights: FloatArray | None = None
+    ) -> tuple[AnyArray | slice, "Membership"]:
+        """The rows whose groups are known, and these as members: wholly, or by probabilities in all groups.
+
+        Two or more columns of floats whose every row sums to one are probabilities, and the columns' names
+        the groups; all else is one column of labels or several. What is a Membership stays as it is.
+
+        >>> rows, members = Membership.read_known(["f", None, "m"], 3)
+        >>> rows, members.labels
+        (array([0, 2]), ('f', 'm'))
         """
         if isinstance(sensitive_features, Membership):
-            return sensitive_features
-        table = number_table(sensitive_features)
-        if table is not None:
-            require_one_per_row(len(table), n_rows, "sensitive_features")
-            if _is_proba(table):
-                shares, labels = check_group_proba(sensitive_features, n_rows)
-                return cls.of_proba(labels, shares, weights).require_rows()
-            _refuse_fractions(table)
-        groups = read_groups(sensitive_features, n_rows)
-        return cls(groups.labels, groups.codes, weights=weights).require_rows()
+            return slice(None), sensitive_features
+        return cls.of_groups(read_one_sensitive(sensitive_features, n_rows), weights)
+
+    @classmethod
+    def of_groups(
+        cls, groups: Groups, weights: FloatArray | None = None
+    ) -> tuple[AnyArray | slice, "Membership"]:
+        """The rows whose groups are known, and these as members."""
+        rows: AnyArray | slice = slice(None) if groups.known.all() else np.flatnonzero(groups.known)
+        if not isinstance(rows, slice):
+            groups, weights = groups.take(rows), None if weights is None else weights[rows]
+        if groups.proba is None:
+            return rows, cls(groups.labels, groups.codes, weights=weights).require_rows()
+        if is_uncertain(groups.proba):
+            warn_user(PROXY, ProxyWarning)
+        return rows, cls.of_proba(groups.labels, groups.proba, weights).require_rows()
 
     @classmethod
     def of_proba(
@@ -68,11 +100,16 @@ class Membership:
     def of_cells(
         cls, labels: Labels, cells: FloatArray, strata: IntArray | None, weights: FloatArray | None = None
     ) -> "Membership":
-        """Rows whose groups within strata are known: zeros and ones, (n_rows, n_groups).
+        """Rows whose groups within strata are known: zeros and ones, or shares, (n_rows, n_groups).
 
         A row may be in groups of several strata, or in none. Groups without rows are left out.
         """
         present: AnyArray = np.any(cells, axis=0)
+        if is_uncertain(cells):
+            there = tuple(compress(labels, present))
+            return cls.of_proba(
+                there, cells[:, present], weights, None if strata is None else strata[present]
+            )
         kinds, codes = np.unique(cells[:, present].astype(bool), axis=0, return_inverse=True)
         labels = tuple(compress(labels, present))
         return cls(labels, codes.ravel(), kinds, weights, None if strata is None else strata[present])
@@ -86,6 +123,11 @@ class Membership:
     def has_weights(self) -> bool:
         """Some rows count more than others."""
         return self.weights is not None and bool((self.weights != self.weights[0]).any())
+
+    @property
+    def by_proba(self) -> bool:
+        """Groups are known by probabilities alone, some of which are neither zero nor one."""
+        return self.shares is not None and self.shares.dtype != bool and is_uncertain(self.shares)
 
     @property
     def counts_rows(self) -> bool:
@@ -194,24 +236,3 @@ class Membership:
     def _is_known(self) -> bool:
         """Groups are known: there are few kinds of rows, and a row is in one group of a stratum at most."""
         return self.shares is None or self.shares.dtype == bool
-
-
-def _is_proba(table: AnyArray) -> bool:
-    """Whether every row holds probabilities that sum to one, up to rounding."""
-    single = table.dtype.kind == "f" and table.dtype.itemsize < 8
-    sums = table.sum(axis=1, dtype=np.float64)
-    tolerance = SUM_TOLERANCE_SINGLE if single else SUM_TOLERANCE
-    return bool((table >= -NEGATIVE_TOLERANCE).all() and (np.abs(sums - 1.0) <= tolerance).all())
-
-
-def _refuse_fractions(table: AnyArray) -> None:
-    """Refuse numbers that can hardly be labels, and are not probabilities."""
-    if np.isfinite(table).all() and (table != np.floor(table)).any():
-        sums = table.sum(axis=1, dtype=np.float64)
-        worst = int(np.abs(sums - 1.0).argmax())
-        raise ValueError(
-            f"sensitive_features has {table.shape[1]} columns of numbers with fractions: as probabilities of "
-            "groups they must not be negative and sum to one in every row "
-            f"(row {worst} sums to {sums[worst]:.9g}), as labels they must be text or whole numbers. "
-            "Divide each row by its sum, or pass the labels."
-        )

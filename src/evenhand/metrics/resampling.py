@@ -158,11 +158,12 @@ def noise_floor(
     `MOST_DRAWN` rows. Otherwise `MOST_DRAWN` rows or as many as the group's weights are worth are drawn,
     and the distances scaled: a permutation gives the difference `sum_i a_i pmf_i` the covariance of the
     rows times `sum_i a_i^2`, where a_i is what row i counts in the group less what it counts in all.
+    `predictions` may be those of a random part of the rows, which are then drawn from.
     """
-    n_rows, n_groups = predictions.n_rows, len(members.labels)
+    n_rows, n_groups, n_there = members.n_rows, len(members.labels), predictions.n_rows
     everybody = groups.everybody()
-    if members.weights is not None:  # those of a permutation have none
-        alone = Membership(("all",), codes=np.zeros(n_rows, dtype=np.int64))
+    if members.weights is not None or n_there < n_rows:  # a permutation has no weights
+        alone = Membership(("all",), codes=np.zeros(n_there, dtype=np.int64))
         everybody = predictions.masses(alone).everybody()
     asked = [find_distance(metric) for metric in metrics]
     floor = {distance.name: np.zeros((n_draws, n_groups)) for distance in asked}
@@ -171,12 +172,12 @@ def noise_floor(
     for group in range(n_groups):
         inside = members.column(group)
         spread = float(((inside / inside.sum() - weights) ** 2).sum())
-        if n_rows == 1 or spread * n_rows < 1e-12:  # the group is everybody
+        if n_there == 1 or spread * n_rows < 1e-12:  # the group is everybody
             continue
-        size = round(min(max(1.0 / (spread + 1.0 / n_rows), 1.0), MOST_DRAWN, n_rows - 1))
-        scale = np.sqrt(spread / (1.0 / size - 1.0 / n_rows))
+        size = round(min(max(1.0 / (spread + 1.0 / n_rows), 1.0), MOST_DRAWN, n_there - 1))
+        scale = np.sqrt(spread / (1.0 / size - 1.0 / n_there))
         for draw in range(n_draws):
-            rows = rng.choice(n_rows, size, replace=False, shuffle=False)
+            rows = rng.choice(n_there, size, replace=False, shuffle=False)
             gap = predictions.some(rows) - everybody
             for distance in asked:
                 assert distance.norm is not None

@@ -32,7 +32,8 @@ def unfairness(
         Probability of each atom in each row, columns in the order of the atoms, or one value for each row.
     sensitive_features : array or data frame of shape (n,) or (n, n_columns)
         Group of each row, labels of any type; of several columns, every combination that is there is a group.
-        Or, where the group is not known, the probability of each: columns of numbers that sum to one.
+        Rows whose group is missing are left out. Or, where the group is not known, the probability of each:
+        columns of floats that sum to one (`unfairness_bounds` has what they may hide).
     atoms : array of shape (n_atoms,), optional
         Value of each column; with a pmf `"w1"`, `"w2"`, `"mean"` and the distances of notions need them.
     metric : {"ks", "tv", "w1", "w2", "sup", "mean"} or parity notion, default="ks"
@@ -61,14 +62,14 @@ def unfairness(
     {('a', 'b'): 2.0}
     """
     check_metric(metric)
-    predictions, members = read_rows(pmf_or_values, sensitive_features, atoms, sample_weight)
+    predictions, members, rows = read_rows(pmf_or_values, sensitive_features, atoms, sample_weight)
     check_metric(metric, predictions)
     if given is None:
         return _distances(predictions, members, metric, pairwise)
-    strata = read_groups(given, predictions.n_rows, "given")
+    strata = read_groups(given, len(np.asarray(pmf_or_values)), "given").take(rows)
     found: dict[Hashable, float] = {}
-    for _, rows, part in members.within(strata).parts():
-        cells: dict[Any, float] = _distances(predictions.part(rows), part, metric, pairwise)
+    for _, places, part in members.within(strata).parts():
+        cells: dict[Any, float] = _distances(predictions.part(places), part, metric, pairwise)
         if pairwise:
             cells = {(stratum, (one, other)): each for ((stratum, one), (_, other)), each in cells.items()}
         found |= cells

@@ -23,6 +23,7 @@ from evenhand.plots.style import (
 
 LABEL_GAP = 10.0  # points between the labels of two lines
 PANELS = ("unfairness", "risk")
+WORK = "Work of the solver: rows looked at (gradients of single rows)"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,9 +47,11 @@ class ConvergenceDisplay(Display):
     runs : tuple of Run
         One for each solver.
     epsilon : float or None
-        The tolerance, drawn as a line under the unfairness.
+        What was asked for, drawn as a line under the unfairness.
     risk_name, unfairness_name : str
         Labels of the axes.
+    measured_on : str
+        Which rows the numbers are of, and what is known of them: "598 rows with known groups".
 
     Attributes
     ----------
@@ -64,7 +67,8 @@ class ConvergenceDisplay(Display):
     runs: tuple[Run, ...]
     epsilon: float | None = None
     risk_name: str = "Risk (mean squared error)"
-    unfairness_name: str = "Largest KS distance"
+    unfairness_name: str = "Largest KS distance\nof a group to all rows"
+    measured_on: str = ""
 
     @classmethod
     def from_runs(
@@ -73,7 +77,8 @@ class ConvergenceDisplay(Display):
         *,
         epsilon: float | None = None,
         risk_name: str = "Risk (mean squared error)",
-        unfairness_name: str = "Largest KS distance",
+        unfairness_name: str = "Largest KS distance\nof a group to all rows",
+        measured_on: str = "",
     ) -> "ConvergenceDisplay":
         """Display of arrays.
 
@@ -82,7 +87,7 @@ class ConvergenceDisplay(Display):
         runs : dict of name -> (n_gradient_rows, risk, unfairness)
             Three arrays of the same length for each solver.
         epsilon : float, optional
-        risk_name, unfairness_name : str
+        risk_name, unfairness_name, measured_on : str
         """
         made = []
         for name, columns in runs.items():
@@ -95,12 +100,13 @@ class ConvergenceDisplay(Display):
             made.append(Run(name, rows, risk, unfairness))
         if not made:
             raise ValueError("runs is empty: give at least one.")
-        return cls(tuple(made), epsilon, risk_name, unfairness_name)
+        return cls(tuple(made), epsilon, risk_name, unfairness_name, measured_on)
 
     def __add__(self, other: "ConvergenceDisplay") -> "ConvergenceDisplay":
         """The runs of both in one picture."""
         runs = (*self.runs, *other.runs)
-        return ConvergenceDisplay(runs, self.epsilon, self.risk_name, self.unfairness_name)
+        rows = "; ".join(dict.fromkeys(each for each in (self.measured_on, other.measured_on) if each))
+        return ConvergenceDisplay(runs, self.epsilon, self.risk_name, self.unfairness_name, rows)
 
     def frame(self, backend: str | None = None) -> Any:
         """One row for each record of each run.
@@ -127,7 +133,7 @@ class ConvergenceDisplay(Display):
         """
         if ax is not None and not isinstance(ax, np.ndarray | list | tuple):
             self._panel(ax, "unfairness")
-            ax.set_xlabel("Gradients of single rows")
+            ax.set_xlabel(WORK)
             headline(ax, self._sentence())
             return self._drawn(ax)
         axes = (
@@ -135,16 +141,17 @@ class ConvergenceDisplay(Display):
         )
         for panel, what in zip(axes, PANELS, strict=True):
             self._panel(panel, what)
-        axes[-1].set_xlabel("Gradients of single rows")
+        axes[-1].set_xlabel(WORK)
         headline(axes[0], self._sentence())
         return self._drawn(axes)
 
     def _sentence(self) -> str:
         last = min(self.runs, key=lambda run: run.unfairness[-1])
-        goal = "" if self.epsilon is None else f" (tolerance {self.epsilon:.2g})"
+        goal = "" if self.epsilon is None else f" (asked for: {self.epsilon:.2g})"
+        where = f", measured on {self.measured_on}" if self.measured_on else ""
         rows = f"{int(last.n_gradient_rows[-1]):,}".replace(",", "\N{THIN SPACE}")
         reached = f"{name_of(last.name)} ends at a distance of {last.unfairness[-1]:.2g}{goal}"
-        return f"{reached} after {rows} gradients"
+        return f"{reached} after {rows} gradients{where}"
 
     def _panel(self, ax: Any, what: str) -> None:
         tidy(ax)
@@ -163,12 +170,12 @@ class ConvergenceDisplay(Display):
         self._label_ends(ax, what)
 
     def _label_ends(self, ax: Any, what: str) -> None:
-        """Name each run at the right of its last point, and the tolerance."""
+        """Name each run at the right of its last point, and what was asked for."""
         ends = [float(getattr(run, what)[-1]) for run in self.runs]
         texts = [f"{name_of(run.name)} {end:.3g}" for run, end in zip(self.runs, ends, strict=True)]
         colours = [group_line(place)["color"] for place in range(len(ends))]
         if what == "unfairness" and self.epsilon is not None:
-            ends, texts = [*ends, self.epsilon], [*texts, f"tolerance {self.epsilon:.2g}"]
+            ends, texts = [*ends, self.epsilon], [*texts, f"asked for {self.epsilon:.2g}"]
             colours.append(GREY)
         low, high = ax.get_ylim()
         height = 72.0 * ax.get_position().height * ax.figure.get_figheight()

@@ -1,16 +1,19 @@
 """Predictions by group, before and after: densities, distributions, and the largest gap between them."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from evenhand._utils.frames import make_frame
 from evenhand._utils.typing import AnyArray, FloatArray
+from evenhand._utils.validation import Labels, check_epsilon
 from evenhand.metrics import GroupMasses
 from evenhand.metrics._inputs import as_vector
-from evenhand.plots.rows import PolicyModel, members_of, model_blocks, pmf_of
+from evenhand.metrics.masses import Predictions
+from evenhand.plots.rows import ModelRows, chance_gaps, count_unknown, members_of, pmf_of
+from evenhand.plots.spread import Spread, common_edges, full_height, points_of
 from evenhand.plots.style import (
     EMPHASIS,
     GREY,
@@ -26,52 +29,22 @@ from evenhand.plots.style import (
     tidy,
 )
 
-MOST_POINTS = 800  # of a curve, at most: more do not show
-TRIMMED = 0.001  # share of the rows on each side that may lie beyond the picture
 SHORT = 14  # characters of a name that fits into the title
 KINDS = ("density", "cdf")
 BACKDROP: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "framealpha": 0.8}
+SHEER: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.6, "pad": 0.8}
+LIMIT = "#f2d16b"  # of what was asked for: light enough to read through, in grey too
 RIDGE = 0.82  # height of the highest density, in the distance between two groups
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Spread:
-    """How one set of predictions is spread over the groups; the last row of a table is all rows."""
-
-    name: str
-    points: FloatArray  # where the curves are known, increasing, (n_points,)
-    cdf: FloatArray  # share of predictions up to each point, (n_groups + 1, n_points)
-    edges: FloatArray  # of the bins, (n_bins + 1,)
-    density: FloatArray  # (n_groups + 1, n_bins)
-    gap: FloatArray  # Kolmogorov-Smirnov distance of each group to all rows, (n_groups,)
-    gap_at: FloatArray  # where it is reached first, (n_groups,)
-
-    @classmethod
-    def from_masses(cls, name: str, masses: FloatArray, points: FloatArray, edges: FloatArray) -> "Spread":
-        """The stage in which each group has some mass at each point, (n_groups, n_points)."""
-        every = np.vstack([masses, masses.sum(axis=0)])
-        cdf = np.cumsum(every / every.sum(axis=1, keepdims=True), axis=1)
-        distance = np.abs(cdf[:-1] - cdf[-1])
-        places = distance.argmax(axis=1)
-        kept = _shown(points, cdf[-1], places)
-        # A point's mass is spread over the cell around it: bins that do not match the atoms would comb.
-        borders = cell_borders(points)
-        reached = np.stack([np.interp(edges, borders, np.append(0.0, curve)) for curve in cdf])
-        density = np.diff(reached, axis=1) / np.diff(edges)
-        return cls(name, points[kept], cdf[:, kept], edges, density, distance.max(axis=1), points[places])
-
-    @property
-    def worst(self) -> int:
-        """Place of the group with the largest gap."""
-        return int(self.gap.argmax())
 
 
 @dataclass(frozen=True, eq=False)
 class DistributionDisplay(Display):
     """Predictions' distribution by group, before and after, with the largest gap between curves.
 
-    The gap of a group is its Kolmogorov-Smirnov distance to all rows, `max_t |F_s(t) - F(t)|`; it is
-    computed from all rows, even where fewer points are drawn.
+    The gap of a group is its Kolmogorov-Smirnov distance to all rows, `max_t |F_s(t) - F(t)|`, or for
+    decisions between classes the largest difference in the share of one class; it is computed from all
+    rows, even where fewer points are drawn. Beside it stand what was asked for (epsilon) and what chance
+    alone would show: the mean gap of groups of the same sizes that are drawn at random.
 
     Parameters
     ----------
@@ -80,6 +53,12 @@ class DistributionDisplay(Display):
         In the order in which they are drawn, usually before and after.
     value_name : str
         What is predicted, with its unit.
+    epsilon : array of shape (n_groups,), optional
+        The gap that was asked for.
+    classes : tuple of labels, optional
+        Names of the values, where these are classes.
+    n_unknown : int
+        Rows whose group is missing, which are in no curve.
 
     Attributes
     ----------
@@ -97,6 +76,9 @@ class DistributionDisplay(Display):
     groups: tuple[Hashable, ...]
     stages: tuple[Spread, ...]
     value_name: str = "Prediction"
+    epsilon: FloatArray | None = None
+    classes: Labels | None = None
+    n_unknown: int = 0
 
     @classmethod
     def from_predictions(
@@ -107,6 +89,7 @@ class DistributionDisplay(Display):
         *,
         atoms: Any = None,
         sample_weight: Any = None,
+        epsilon: Any = None,
         n_bins: int = 40,
         names: tuple[str, str] = ("Before", "After"),
         value_name: str = "Prediction",
@@ -120,10 +103,12 @@ class DistributionDisplay(Display):
             Values, or the probability of each atom; None to look at `before` alone.
         sensitive_features : array or data frame of shape (n_rows,) or (n_rows, n_columns)
             Labels, in one column or several; or the probability of each group where the label is not known,
-            columns of numbers that sum to one.
+            columns of numbers that sum to one. Rows whose group is missing are left out, and counted.
         atoms : array of shape (n_atoms,), optional
             Value of each column of a pmf.
         sample_weight : array of shape (n_rows,), optional
+        epsilon : float, array of shape (n_groups,) or dict, optional
+            The gap that was asked for, to be drawn.
         n_bins : int
             Of the densities.
         names : pair of str
@@ -133,60 +118,82 @@ class DistributionDisplay(Display):
         """
         values = as_vector("before", before)
         members = members_of(sensitive_features, len(values), sample_weight)
-        tables = [GroupMasses.of_values(values, members)]
+        sets = [Predictions.read(values, None)]
         if after is not None and np.ndim(after) == 2:
-            blocks, grid = pmf_of(after, "after", len(values), atoms)
-            tables.append(GroupMasses.of_blocks(blocks, members, grid))
+            _, grid = pmf_of(after, "after", len(values), atoms)
+            sets.append(Predictions.read(after, grid))
         elif after is not None:
-            tables.append(GroupMasses.of_values(as_vector("after", after, len(values)), members))
-        return cls._from_tables(tables, n_bins, names, value_name)
+            sets.append(Predictions.read(as_vector("after", after, len(values)), None))
+        tables = [(each.masses(members), chance_gaps(each, members)) for each in sets]
+        asked = None if epsilon is None else np.array(check_epsilon(epsilon, members.labels))
+        shown = cls._from_tables(tables, n_bins, names, value_name, asked)
+        return replace(shown, n_unknown=count_unknown(members))
 
     @classmethod
     def from_model(
         cls,
-        model: PolicyModel,
-        scores: Any,
-        group_proba: Any,
-        sensitive_features: Any = None,
-        *,
+        model: Any,
+        *rows: Any,
         sample_weight: Any = None,
         n_bins: int = 40,
         value_name: str = "Prediction",
+        **named: Any,
     ) -> "DistributionDisplay":
-        """Display of scores, and of what a fitted `ParityPostprocessor` makes of them.
+        """Display of rows before and after a fitted model: `from_model(model, X, sensitive_features)`.
 
-        Its distribution is read block by block, so that memory does not grow with the rows.
+        "Before" is what the parity step starts from; of a model without one only its predictions are
+        drawn. The distribution is read block by block, so that memory does not grow with the rows.
 
         Parameters
         ----------
-        model : ParityPostprocessor
-        scores : array of shape (n_rows,)
-        group_proba : array of shape (n_rows, n_groups)
-        sensitive_features : array or data frame, optional
-            As in `from_predictions`. Without it a row counts in each group by `group_proba`.
+        model : estimator
+            Fitted: of this package, in a pipeline or a search, or any other with `predict`.
+        *rows, **named
+            `X, sensitive_features`, or for a `ParityPostprocessor` `scores, group_proba,
+            sensitive_features`, in this order or by these names. Groups are as in `from_predictions`;
+            without them a row counts in each group of the model by its probability of being in it.
         sample_weight, n_bins, value_name
             As in `from_predictions`.
+
+        Examples
+        --------
+        >>> from evenhand import ParityRegressor
+        >>> from evenhand.datasets import make_population
+        >>> data = make_population(600, n_groups=2, random_state=0)
+        >>> model = ParityRegressor(confidence=None).fit(
+        ...     data.data, data.target, sensitive_features=data.sensitive_features
+        ... )
+        >>> shown = DistributionDisplay.from_model(model, data.data, data.sensitive_features)
+        >>> [stage.name for stage in shown.stages], shown.epsilon
+        (['Before', 'After'], array([0.05, 0.05]))
         """
-        values = as_vector("scores", scores)
-        members = members_of(sensitive_features, len(values), sample_weight, group_proba)
-        blocks = model_blocks(model, values, group_proba)
-        after = GroupMasses.of_blocks(blocks, members, model.atoms_)
-        tables = [GroupMasses.of_values(values, members), after]
-        return cls._from_tables(tables, n_bins, ("Before", "After"), value_name)
+        read = ModelRows.read(model, rows, named, sample_weight)
+        metric = "ks" if read.classes is None else "sup"
+        before = read.cheapest()
+        tables = [read.measured(metric)]
+        if before is not None:
+            tables.insert(0, (before.masses(read.members), chance_gaps(before, read.members, metric)))
+        names = ("Predictions",) if before is None else ("Before", "After")
+        shown = cls._from_tables(tables, n_bins, names, value_name, read.epsilon(metric), read.classes)
+        return replace(shown, n_unknown=count_unknown(read.members))
 
     @classmethod
     def _from_tables(
-        cls, tables: list[GroupMasses], n_bins: int, names: tuple[str, str], value_name: str
+        cls,
+        tables: list[tuple[GroupMasses, FloatArray]],
+        n_bins: int,
+        names: tuple[str, ...],
+        value_name: str,
+        epsilon: FloatArray | None,
+        classes: Labels | None = None,
     ) -> "DistributionDisplay":
-        if n_bins < 1:
-            raise ValueError(f"n_bins must be at least 1: got {n_bins}.")
-        ranges = np.array([_range(table) for table in tables])
-        edges = np.linspace(ranges[:, 0].min(), ranges[:, 1].max(), n_bins + 1)
+        has_classes = classes is not None
+        edges = common_edges([table for table, _ in tables], n_bins, has_classes)
         stages = [
-            Spread.from_masses(name, table.masses, _points(table), edges)
-            for name, table in zip(names, tables, strict=False)
+            Spread.from_masses(name, table.masses, points_of(table), edges, chance, has_classes)
+            for name, (table, chance) in zip(names, tables, strict=False)
         ]
-        return cls(tables[0].labels, tuple(stages), value_name)
+        return cls(tables[0][0].labels, tuple(stages), value_name, epsilon, classes)
 
     def frame(self, backend: str | None = None, *, of: str = "gaps") -> Any:
         """The numbers of the picture as a data frame.
@@ -196,12 +203,14 @@ class DistributionDisplay(Display):
         backend : {"pandas", "polars", "pyarrow"} or None, default=None
             The first of them that is installed by default.
         of : {"gaps", "cdf", "density"}
-            The gap of each group and where it is; the curves of the groups and of all rows at the points
-            drawn; or their densities by bin.
+            The gap of each group and where it is, what chance alone shows and what was asked for (nan where
+            that is not known); the curves of the groups and of all rows at the points drawn; or their
+            densities by bin.
         """
         if of not in ("gaps", *KINDS):
             raise ValueError(f"of must be 'gaps', 'cdf' or 'density': got {of!r}.")
-        parts = [_columns(stage, self._names(), of) for stage in self.stages]
+        asked = np.full(len(self.groups), np.nan) if self.epsilon is None else self.epsilon
+        parts = [stage.columns(self._names(), of, asked) for stage in self.stages]
         return make_frame(
             {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, backend
         )
@@ -249,6 +258,8 @@ class DistributionDisplay(Display):
         else:
             self._draw_curves(ax, stage, first)
         ax.set_xlim(stage.edges[0], stage.edges[-1])
+        if self.classes is not None:
+            ax.set_xticks(stage.points, [name_of(label) for label in self.classes])
         ax.set_xlabel(self.value_name)
         if titled:
             name = name_of(self.groups[stage.worst])
@@ -256,54 +267,97 @@ class DistributionDisplay(Display):
             headline(ax, f"{stage.name}: the largest gap is {stage.gap[stage.worst]:.2g}{whose}")
 
     def _draw_densities(self, ax: Any, stage: Spread, first: bool) -> None:
-        """A ridge for each group, the outline of all rows over it."""
-        highest = max(one.density.max() for one in self.stages)
+        """A ridge for each group, the outline of all rows over it; bins that tower over the rest are cut."""
+        full = full_height([one.density for one in self.stages])
         n_groups = len(self.groups)
         for place in range(n_groups):
             floor = n_groups - 1.0 - place
-            ridge, all_rows = (floor + RIDGE * stage.density[[place, -1]] / highest).tolist()
+            heights = np.minimum(stage.density[[place, -1]] / full, 1.0)
+            ridge, all_rows = (floor + self._ridge() * heights).tolist()
             line = {**group_line(place), "linestyle": "-"}
             ax.stairs(ridge, stage.edges, baseline=floor, fill=True, alpha=0.35, color=line["color"])
             ax.stairs(ridge, stage.edges, baseline=floor, linewidth=QUIET, **line)
             ax.stairs(
                 all_rows, stage.edges, baseline=None, color="black", linewidth=0.9, linestyle=(0, (2, 1))
             )
-        for place in range(n_groups):
-            floor = n_groups - 1.0 - place
-            side = _emptier_side(stage.density[place])
-            note = {"va": "bottom", "fontsize": 7, "transform": ax.get_yaxis_transform()}
-            note |= {"ha": "left" if side == 0.0 else "right"}
-            ax.text(side, floor + 0.42, f"gap {stage.gap[place]:.2g}", color=GREY, **note)
+            self._note_spike(ax, stage, place, full)
+            self._note_gap(ax, stage, place)
         ax.set_ylim(-0.04, n_groups + 0.4)
         ax.set_yticks(range(n_groups), [name_of(group) for group in reversed(self.groups)], fontsize="small")
         ax.tick_params(axis="y", length=0, labelleft=first)
         ax.spines["left"].set_visible(False)
         if first:
             note = {"ha": "left", "va": "top", "fontsize": 7, "color": GREY, "transform": ax.transAxes}
-            ax.text(0.0, 1.0, "densities; dashed: all rows", **note)
+            what = "shares of classes" if stage.has_classes else "densities"
+            left_out = f" ({self.n_unknown} without a group left out)" if self.n_unknown else ""
+            ax.text(0.0, 1.0, f"{what}; dashed: all rows{left_out}", **note)
+
+    def _ridge(self) -> float:
+        """Height of a ridge that is full; classes fill its whole width, and leave room for a note above."""
+        return RIDGE if self.classes is None else 0.55
+
+    def _note_spike(self, ax: Any, stage: Spread, place: int, full: float) -> None:
+        """Say what share of the group is in its highest bin, where that bin was cut."""
+        density = stage.density[place]
+        here = int(density.argmax())
+        if density[here] <= full * (1.0 + 1e-9):
+            return
+        middle, top = stage.edges[here : here + 2].mean(), len(self.groups) - 1.0 - place + RIDGE
+        share = density[here] * np.diff(stage.edges)[here]
+        side = "left" if here < len(density) / 2 else "right"
+        text = f"\N{UPWARDS ARROW} {100 * share:.0f} % here"
+        ax.annotate(
+            text, (middle, top), (4 if side == "left" else -4, -1), textcoords="offset points",
+            ha=side, va="top", fontsize=7, bbox={**SHEER, "pad": 0.5},
+        )  # fmt: skip
+
+    def _note_gap(self, ax: Any, stage: Spread, place: int) -> None:
+        floor, side = len(self.groups) - 1.0 - place, _emptier_side(stage.density[place])
+        above, between = (0.3, "\n") if self.classes is None else (0.6, ", ")
+        note = {"va": "bottom", "fontsize": 7, "transform": ax.get_yaxis_transform(), "bbox": SHEER}
+        note |= {"ha": "left" if side == 0.0 else "right"}
+        chance = f"{between}chance {stage.chance[place]:.2g}" if np.isfinite(stage.chance[place]) else ""
+        ax.text(side, floor + above, f"gap {stage.gap[place]:.2g}{chance}", color=GREY, **note)
 
     def _draw_curves(self, ax: Any, stage: Spread, first: bool) -> None:
         """The distributions, the farthest group in bold, and a bar where it is farthest from all rows."""
-        ax.step(stage.points, stage.cdf[-1], where="post", color=PALE, linewidth=4.5, label="all rows")
+        ax.plot(*stage.curve(-1), color=PALE, linewidth=4.5, label="all rows")
         named = named_places(stage.gap)
         for place in named:
             width = EMPHASIS if place == stage.worst else QUIET
             name = f"{name_of(self.groups[place])}: {stage.gap[place]:.2g}"
-            line = group_line(place)
-            ax.step(stage.points, stage.cdf[place], where="post", linewidth=width, label=name, **line)
+            ax.plot(*stage.curve(place), linewidth=width, label=name, **group_line(place))
         rest = [place for place in range(len(self.groups)) if place not in named]
         for place in rest:
             label = f"{len(rest)} others: up to {stage.gap[rest].max():.2g}" if place == rest[0] else None
-            ax.step(stage.points, stage.cdf[place], where="post", label=label, zorder=1.9, **OTHERS)
+            ax.plot(*stage.curve(place), label=label, zorder=1.9, **OTHERS)
+        self._draw_limits(ax, stage)
         _draw_gap(ax, stage)
-        ax.set_ylim(-0.02, 1.02)
+        # Shares of classes fill the width: the legend stands above them.
+        top = max(one.curve(place)[1].max() for one in self.stages for place in range(len(self.groups)))
+        ax.set_ylim(-0.02, 1.9 * top if stage.has_classes else 1.02)
+        ax.set_yticks(np.linspace(0.0, 1.0, 6)[: 1 + int(np.ceil(5 * min(top, 1.0) - 1e-9))])
         if first:
-            ax.set_ylabel("Share of rows up to it")
+            ax.set_ylabel("Share of rows in it" if stage.has_classes else "Share of rows up to it")
         # Of the two corners that a distribution leaves empty, the emptier.
         position = np.interp(np.linspace(stage.edges[0], stage.edges[-1], 50), stage.points, stage.cdf[-1])
         corner = "lower right" if position.mean() > 0.4 else "upper left"
+        corner = "upper left" if stage.has_classes else corner
         title = "Gap to all rows"
         ax.legend(loc=corner, fontsize=7, title=title, title_fontsize=7, handlelength=2.6, **BACKDROP)
+
+    def _draw_limits(self, ax: Any, stage: Spread) -> None:
+        """Around all rows: as far as the farthest group may be, and as far as chance alone puts it."""
+        along, middle = stage.curve(-1)
+        if self.epsilon is not None:
+            asked = float(self.epsilon[stage.worst])
+            band = {"facecolor": LIMIT, "edgecolor": "0.55", "alpha": 0.45, "linewidth": 0.7, "zorder": 1.2}
+            ax.fill_between(along, middle - asked, middle + asked, label=f"asked for: {asked:.2g}", **band)
+        chance = float(stage.chance[stage.worst])
+        if np.isfinite(chance):
+            edge = {"color": "black", "linewidth": 0.8, "linestyle": (0, (1, 2)), "zorder": 1.8}
+            ax.plot(along, middle - chance, label=f"chance alone: {chance:.2g}", **edge)
+            ax.plot(along, middle + chance, **edge)
 
 
 def _emptier_side(density: FloatArray) -> float:
@@ -314,9 +368,7 @@ def _emptier_side(density: FloatArray) -> float:
 
 def _draw_gap(ax: Any, stage: Spread) -> None:
     """A bar between the farthest group and all rows, with its length."""
-    at, worst = stage.gap_at[stage.worst], stage.worst
-    here = int(np.searchsorted(stage.points, at))
-    ends = stage.cdf[[worst, -1], here]
+    at, worst, ends = stage.gap_at[stage.worst], stage.worst, stage.ends_of_gap()
     ax.plot([at, at], ends, color="black", linewidth=1.6, marker="_", markersize=8, zorder=6)
     right = at < stage.edges.mean()
     ax.annotate(
@@ -331,50 +383,3 @@ def _draw_gap(ax: Any, stage: Spread) -> None:
         bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.8},
         zorder=7,
     )
-
-
-def _points(table: GroupMasses) -> FloatArray:
-    assert table.points is not None
-    return table.points
-
-
-def cell_borders(points: FloatArray) -> FloatArray:
-    """Borders half way between points; the outer cells are as wide as their inner halves."""
-    if len(points) == 1:
-        half = 0.5 * max(abs(float(points[0])), 1.0) * 0.1
-        return np.array([points[0] - half, points[0] + half])
-    middles = points[:-1] + np.diff(points) / 2
-    first, last = 2 * points[0] - middles[0], 2 * points[-1] - middles[-1]
-    return np.concatenate([[first], middles, [last]])
-
-
-def _range(table: GroupMasses) -> tuple[float, float]:
-    """What the picture covers: all but the outermost rows, where these are far away."""
-    points = _points(table)
-    total = np.cumsum(table.masses.sum(axis=0))
-    low, high = np.searchsorted(total / total[-1], [TRIMMED, 1.0 - TRIMMED])
-    borders = cell_borders(points)
-    return float(borders[low]), float(borders[min(int(high), len(points) - 1) + 1])
-
-
-def _shown(points: FloatArray, all_rows: FloatArray, needed: AnyArray) -> AnyArray:
-    """Places of the points to draw: dense in value and in share, and all that are needed."""
-    if len(points) <= MOST_POINTS:
-        return np.arange(len(points))
-    steps = np.linspace(0.0, 1.0, MOST_POINTS // 2)
-    by_share = np.searchsorted(all_rows, steps)
-    by_value = np.searchsorted(points, points[0] + steps * (points[-1] - points[0]))
-    places = np.concatenate([by_share, by_value, needed, [0, len(points) - 1]])
-    return np.unique(np.minimum(places, len(points) - 1))
-
-
-def _columns(stage: Spread, groups: list[str], of: str) -> dict[str, AnyArray]:
-    if of == "gaps":
-        columns = {"group": np.array(groups), "gap": stage.gap, "gap_at": stage.gap_at}
-    else:
-        table = stage.cdf if of == "cdf" else stage.density
-        where = {"value": stage.points} if of == "cdf" else {"low": stage.edges[:-1], "high": stage.edges[1:]}
-        columns = {"group": np.repeat([*groups, "all rows"], table.shape[1])}
-        columns |= {name: np.tile(values, len(groups) + 1) for name, values in where.items()}
-        columns[of] = table.ravel()
-    return {"stage": np.repeat(stage.name, len(columns["group"])), **columns}

@@ -7,10 +7,24 @@ from typing import Any
 import numpy as np
 
 from evenhand._utils.frames import make_frame
-from evenhand._utils.typing import AnyArray, FloatArray
-from evenhand.plots.style import GREY, INK, MARK, MARKERS, Display, headline, name_of, subplots, tidy
+from evenhand._utils.typing import FloatArray
+from evenhand.plots.labels import Obstacles, PointLabel, place_labels
+from evenhand.plots.style import (
+    GREY,
+    INK,
+    MARK,
+    MARKERS,
+    PALE,
+    Display,
+    headline,
+    name_of,
+    short,
+    subplots,
+    tidy,
+)
 
-LABEL_GAP = 0.08  # share of the axes' side: points nearer to a labelled one stay unlabelled
+FAR = 0.8  # a constant farther above the points, in their range, is told at the border and not drawn to scale
+EPSILON = "\N{GREEK SMALL LETTER EPSILON}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +47,11 @@ class FrontierDisplay(Display):
         What these intervals are.
     baselines : dict of name -> (unfairness, risk), optional
         Other methods: two numbers, or two arrays for a line of points.
+    chance : float, optional
+        What the distance would be on as many rows, on average, were the groups alike: nothing nearer to zero
+        can be told from parity.
+    constant_risk : float, optional
+        Risk of the best constant, which is at parity whatever the groups are: the most that parity may cost.
 
     Attributes
     ----------
@@ -51,10 +70,13 @@ class FrontierDisplay(Display):
     unfairness_interval: FloatArray | None = None
     interval_name: str = "95 % intervals"
     baselines: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    chance: float | None = None
+    constant_risk: float | None = None
 
     def frame(self, backend: str | None = None) -> Any:
         """The points as a data frame; the last row, without epsilon, is the base model.
 
+        Before it stand the baselines, the best constant and chance (which has no risk), as far as known.
         Intervals have columns of their own, `risk_low` and so on, where they were given.
 
         Parameters
@@ -63,6 +85,10 @@ class FrontierDisplay(Display):
             The first of them that is installed by default.
         """
         others = {name: np.atleast_2d(np.transpose(points)) for name, points in self.baselines.items()}
+        if self.constant_risk is not None:
+            others["best constant"] = np.array([[0.0, self.constant_risk]])
+        if self.chance is not None:
+            others["chance alone"] = np.array([[self.chance, np.nan]])
         extra = np.concatenate([np.empty((0, 2)), *others.values()])
         n_extra = len(extra) + 1
         names = ["evenhand"] * len(self.risk)
@@ -101,14 +127,22 @@ class FrontierDisplay(Display):
         headline(ax, self.title or self._sentence(), pad=16)  # room for the scale of large risks
         ax.margins(x=0.12, y=0.14)
         ax.set_xlim(left=0.0)
-        self._label(ax)
+        labels = [*self._draw_chance(ax), *self._draw_constant(ax), *self._labels()]
+        place_labels(ax, labels, self._obstacles())
         return self._drawn(ax)
 
     def _sentence(self) -> str:
         least = int(np.argmin(self.unfairness))
         arrow = "\N{RIGHTWARDS ARROW}"
         distance = f"distance {self.base_unfairness:.2g} {arrow} {self.unfairness[least]:.2g}"
-        return f"The price of parity: {distance}, risk {self.base_risk:.2g} {arrow} {self.risk[least]:.2g}"
+        if self.chance is not None:
+            distance += f" (chance alone: {self.chance:.2g})"
+        name = self.risk_name.partition(" (")[0]
+        name = name[:1].lower() + name[1:]
+        risk = f"{name} {short(self.base_risk)} {arrow} {short(self.risk[least])}"
+        if self.constant_risk is not None:
+            risk += f" (best constant: {short(self.constant_risk)})"
+        return f"The price of parity: {distance}, {risk}"
 
     def _draw_intervals(self, ax: Any) -> None:
         style = {"color": INK, "alpha": 0.35, "linewidth": 1.0, "zorder": 1}
@@ -117,8 +151,9 @@ class FrontierDisplay(Display):
         if self.unfairness_interval is not None:
             ax.hlines(self.risk, *self.unfairness_interval, **style)
         if self.risk_interval is not None or self.unfairness_interval is not None:
-            note = {"fontsize": "small", "color": GREY, "transform": ax.transAxes}
-            ax.text(0.02, 0.03, f"thin bars: {self.interval_name}", **note)
+            # Above the axes, where nothing is drawn.
+            note = {"fontsize": 7, "color": GREY, "ha": "right", "va": "bottom", "transform": ax.transAxes}
+            ax.text(1.0, 1.005, f"thin bars: {self.interval_name}", **note)
 
     def _draw_baselines(self, ax: Any) -> None:
         for place, points in enumerate(self.baselines.values()):
@@ -132,35 +167,55 @@ class FrontierDisplay(Display):
             }
             ax.plot(*points, markerfacecolor="white", zorder=2, clip_on=False, **style)
 
-    def _label(self, ax: Any) -> None:
-        """Name the base model, the others, and the points that are far enough apart to be named."""
-        base = self.base_unfairness, self.base_risk
-        style = {"textcoords": "offset points", "fontsize": "small"}
-        ax.annotate("base model", base, (0, -9), ha="center", va="top", color=MARK, **style)
-        taken = []
+    def _draw_chance(self, ax: Any) -> list[PointLabel]:
+        """Shade the distances that cannot be told from parity."""
+        if self.chance is None:
+            return []
+        ax.axvspan(0.0, self.chance, color=PALE, alpha=0.5, linewidth=0, zorder=0)
+        ax.axvline(self.chance, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)), zorder=1)
+        low, high = ax.get_ylim()
+        return [PointLabel("chance alone", (self.chance, low + 0.02 * (high - low)), GREY)]
+
+    def _draw_constant(self, ax: Any) -> list[PointLabel]:
+        """A line at the risk of the best constant, or a word at the border where that is far above."""
+        if self.constant_risk is None:
+            return []
+        (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
+        text, height = f"best constant {short(self.constant_risk)}", self.constant_risk
+        shown = max(high, height + 0.08 * (high - low))
+        if height > high + FAR * (high - low):
+            text, height, shown = f"\N{UPWARDS ARROW} {text}, above the picture", high, high
+        else:
+            ax.axhline(height, color=GREY, linewidth=1.0, linestyle=(0, (4, 2)), zorder=1)
+        ax.set_ylim(min(low, height - 0.08 * (high - low)), shown)
+        return [PointLabel(text, (left + 0.75 * (right - left), height), GREY)]
+
+    def _labels(self) -> list[PointLabel]:
+        """Names of the base model, of the others, and of as many points as there is room for."""
+        labels = [PointLabel("base model", (self.base_unfairness, self.base_risk), MARK)]
         for name, (unfairness, risk) in self.baselines.items():
             end = float(np.ravel(unfairness)[-1]), float(np.ravel(risk)[-1])
-            ax.annotate(name_of(name, 28), end, (7, 0), va="center", color="0.25", **style)
-            taken.append(end)
-        kept = self._apart(ax, taken)
-        for place in kept:
-            point = self.unfairness[place], self.risk[place]
-            name = "\N{GREEK SMALL LETTER EPSILON} = " if place == kept[0] else ""
-            ax.annotate(f"{name}{self.epsilon[place]:.2g}", point, (5, 4), color=GREY, **style)
+            labels.append(PointLabel(name_of(name, 28), end, "0.25"))
+        n_points = len(self.epsilon)
+        for place in dict.fromkeys((0, n_points - 1, *range(1, n_points - 1))):
+            text = f"{f'{EPSILON} = ' if place == 0 else ''}{self.epsilon[place]:.2g}"
+            point = float(self.unfairness[place]), float(self.risk[place])
+            labels.append(PointLabel(text, point, GREY, needed=place in (0, n_points - 1)))
+        return labels
 
-    def _apart(self, ax: Any, taken: list[tuple[float, float]]) -> list[int]:
-        """Points whose labels have room, both ends first."""
-        places = _in_axes(ax, np.column_stack([self.unfairness, self.risk]))
-        others = list(_in_axes(ax, np.array(taken))) if taken else []
-        kept: list[int] = []
-        for place in (0, len(places) - 1, *range(1, len(places) - 1)):
-            near = [*others, *(places[other] for other in kept)]
-            if all(np.linalg.norm(places[place] - other) > LABEL_GAP for other in near):
-                kept.append(place)
-        return kept
-
-
-def _in_axes(ax: Any, points: FloatArray) -> AnyArray:
-    """Points as shares of the axes' sides."""
-    places: AnyArray = ax.transAxes.inverted().transform(ax.transData.transform(points))
-    return places
+    def _obstacles(self) -> Obstacles:
+        points = np.column_stack([self.unfairness, self.risk])
+        found = Obstacles([*map(tuple, points), (self.base_unfairness, self.base_risk)], [points])
+        for unfairness, risk in self.baselines.values():
+            other = np.column_stack([np.ravel(unfairness), np.ravel(risk)])
+            found.markers += map(tuple, other)
+            found.lines.append(other)
+        for place, (x, y) in enumerate(points):
+            if self.risk_interval is not None:
+                found.bars.append(np.array([[x, low_high[place]] for low_high in self.risk_interval]))
+            if self.unfairness_interval is not None:
+                found.bars.append(np.array([[low_high[place], y] for low_high in self.unfairness_interval]))
+        far = 1e3 * max(1.0, float(self.unfairness.max()))
+        if self.constant_risk is not None:
+            found.lines.append(np.array([[0.0, self.constant_risk], [far, self.constant_risk]]))
+        return found

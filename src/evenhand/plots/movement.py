@@ -1,6 +1,6 @@
 """Who moved: new against old score, group by group."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,9 +8,10 @@ import numpy as np
 
 from evenhand._utils.frames import make_frame
 from evenhand._utils.typing import FloatArray, IntArray
+from evenhand._utils.validation import Labels
 from evenhand.metrics import Membership
 from evenhand.metrics._inputs import Blocks, as_vector
-from evenhand.plots.rows import PolicyModel, members_of, model_blocks, pmf_of
+from evenhand.plots.rows import ModelRows, count_unknown, members_of, pmf_of
 from evenhand.plots.style import (
     GREY,
     INK,
@@ -22,6 +23,7 @@ from evenhand.plots.style import (
     headline,
     name_of,
     named_places,
+    short,
     signed,
     tidy,
 )
@@ -60,6 +62,8 @@ class MovementDisplay(Display):
         One for each group.
     value_name : str
         What is predicted, with its unit.
+    n_unknown : int
+        Rows whose group is missing, which are left out.
 
     Attributes
     ----------
@@ -76,6 +80,7 @@ class MovementDisplay(Display):
     groups: tuple[Hashable, ...]
     moves: tuple[Moves, ...]
     value_name: str = "score"
+    n_unknown: int = 0
 
     @classmethod
     def from_predictions(
@@ -98,7 +103,7 @@ class MovementDisplay(Display):
             Values, such as means or draws, or the probability of each atom: as if all were drawn.
         sensitive_features : array or data frame of shape (n_rows,) or (n_rows, n_columns)
             Labels, in one column or several; or the probability of each group where the label is not known,
-            columns of numbers that sum to one.
+            columns of numbers that sum to one. Rows whose group is missing are left out, and counted.
         atoms : array of shape (n_atoms,), optional
             Value of each column of a pmf.
         sample_weight : array of shape (n_rows,), optional
@@ -114,37 +119,53 @@ class MovementDisplay(Display):
             moves = bins.moves_of_blocks(*pmf_of(new, "new", len(values), atoms))
         else:
             moves = bins.moves_of_values(as_vector("new", new, len(values)))
-        return cls(members.labels, moves, value_name)
+        return cls(members.labels, moves, value_name, count_unknown(members))
 
     @classmethod
     def from_model(
         cls,
-        model: PolicyModel,
-        scores: Any,
-        group_proba: Any,
-        sensitive_features: Any = None,
-        *,
+        model: Any,
+        *rows: Any,
         sample_weight: Any = None,
         n_bins: int | None = None,
-        value_name: str = "score",
+        value_name: str | None = None,
+        label: Hashable = None,
+        **named: Any,
     ) -> "MovementDisplay":
-        """Display of scores, and of what a fitted `ParityPostprocessor` would draw for them.
+        """Display of scores, and of what a fitted model draws for them: `from_model(model, X, groups)`.
+
+        Of a classifier it is the probability of one class, and the chance that it is decided for.
 
         Parameters
         ----------
-        model : ParityPostprocessor
-        scores : array of shape (n_rows,)
-        group_proba : array of shape (n_rows, n_groups)
-        sensitive_features : array or data frame, optional
-            As in `from_predictions`. Without it a row counts in each group by `group_proba`.
-        sample_weight, n_bins, value_name
+        model : estimator
+            Fitted, with a parity step or as a baseline of this package; in a pipeline or a search, too.
+        *rows, **named
+            `X, sensitive_features`, or for a `ParityPostprocessor` `scores, group_proba,
+            sensitive_features`, in this order or by these names. Groups are as in `from_predictions`;
+            without them a row counts in each group of the model by its probability of being in it.
+        sample_weight, n_bins
             As in `from_predictions`.
+        value_name : str, default=None
+            As in `from_predictions`; "score", or "chance of <class>" by default.
+        label : label of a class, default=None
+            Of a classifier; the last of its classes by default.
         """
-        values = as_vector("scores", scores)
-        members = members_of(sensitive_features, len(values), sample_weight, group_proba)
-        bins = _Bins.of(values, members, n_bins)
-        moves = bins.moves_of_blocks(model_blocks(model, values, group_proba), model.atoms_)
-        return cls(members.labels, moves, value_name)
+        read = ModelRows.read(model, rows, named, sample_weight)
+        if read.before is None or not isinstance(read.after, Iterator):
+            raise TypeError(
+                f"{type(model).__name__} does not tell what its predictions were before: pass both to "
+                "MovementDisplay.from_predictions(old, new, sensitive_features)."
+            )
+        if read.classes is None:
+            bins = _Bins.of(read.before, read.members, n_bins)
+            moves = bins.moves_of_blocks(read.after, read.atoms)
+            return cls(read.members.labels, moves, value_name or "score", count_unknown(read.members))
+        place = len(read.classes) - 1 if label is None else _place_of(label, read.classes)
+        new = np.concatenate([block[:, place] for _, block in read.after])
+        moves = _Bins.of(read.before[:, place], read.members, n_bins).moves_of_values(new)
+        name = value_name or f"chance of {name_of(read.classes[place])}"
+        return cls(read.members.labels, moves, name, count_unknown(read.members))
 
     def frame(self, backend: str | None = None) -> Any:
         """One row for each bin of each group: old score, mean and quantiles of the new one, share of rows.
@@ -194,7 +215,9 @@ class MovementDisplay(Display):
         most = max(range(len(self.groups)), key=lambda place: abs(self.moves[place].mean_move))
         move = self.moves[most].mean_move
         way = "up" if move > 0 else "down"
-        return f"Group {name_of(self.groups[most])} moves most: {way} by {abs(move):.2g} on average"
+        left_out = f" ({self.n_unknown} rows without a group left out)" if self.n_unknown else ""
+        name = name_of(self.groups[most])
+        return f"Group {name} moves most: {way} by {short(abs(move))} on average{left_out}"
 
     def _draw_group(self, ax: Any, place: int) -> None:
         moves = self.moves[place]
@@ -220,7 +243,7 @@ class MovementDisplay(Display):
         named = named_places(sizes)
         rest = [place for place in range(len(self.groups)) if place not in named]
         for place in rest:
-            label = f"{len(rest)} others: up to {sizes[rest].max():.2g}" if place == rest[0] else None
+            label = f"{len(rest)} others: up to {short(sizes[rest].max())}" if place == rest[0] else None
             ax.plot(self.moves[place].old, self.moves[place].quantiles[:, 2], label=label, **OTHERS)
         for place in named:
             moves = self.moves[place]
@@ -308,6 +331,12 @@ def _moves_of_masses(masses: FloatArray, old: FloatArray, atoms: FloatArray) -> 
     total = masses.sum(axis=1)
     quantiles = np.stack([_quantiles(atoms, row) for row in masses])
     return Moves(old / total, masses @ atoms / total, quantiles, total / total.sum())
+
+
+def _place_of(label: Hashable, classes: Labels) -> int:
+    if label not in classes:
+        raise ValueError(f"label must be one of the classes {', '.join(map(str, classes))}: got {label!r}.")
+    return classes.index(label)
 
 
 def _quantiles(points: FloatArray, masses: FloatArray) -> FloatArray:

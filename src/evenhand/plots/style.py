@@ -138,7 +138,16 @@ def signed(value: float) -> str:
     >>> signed(-0.12345)
     '\u22120.12'
     """
-    return f"{value:+.2g}".replace("-", "\N{MINUS SIGN}")
+    return f"{float(f'{value:.2g}'):+g}".replace("-", "\N{MINUS SIGN}")
+
+
+def short(value: float, digits: int = 2) -> str:
+    """A few digits, without an exponent below a million.
+
+    >>> short(0.012345), short(45_321.0), short(-2.0, 3)
+    ('0.012', '45000', '\u22122')
+    """
+    return f"{float(f'{value:.{digits}g}'):g}".replace("-", "\N{MINUS SIGN}")
 
 
 def spread_out(wanted: AnyArray, gap: float) -> AnyArray:

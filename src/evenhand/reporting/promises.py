@@ -21,10 +21,12 @@ MOST_ROWS = 10_000  # that these are drawn from
 def tell_promise(model: Model, *, within: bool) -> Proof:
     """What cross-fitting, or rows set aside at the fit, say of new people."""
     promise: Promise | None = model.certificate_.promise
+    knowledge = getattr(model, "group_knowledge_", None)
+    known = (knowledge.sentence,) if knowledge is not None and knowledge.sentence else ()
     if promise is None:
-        return Proof(promise_sentences(None, []), None)
+        return Proof((*promise_sentences(None, []), *known), None)
     names = [label_text(group, within=within) for group in promise.groups]
-    return Proof(promise_sentences(promise, names), promise.to_dict() | {"groups": names})
+    return Proof((*promise_sentences(promise, names), *known), promise.to_dict() | {"groups": names})
 
 
 def make_outlook(

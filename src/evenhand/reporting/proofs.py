@@ -33,6 +33,8 @@ def prove_held_out(postprocessor: ParityPostprocessor, rows: ScoredRows, epsilon
     members = rows.members
     if members.has_weights:
         return Proof(("There is no certificate for rows that count unequally.",), None)
+    if members.by_proba:
+        return Proof(("There is no certificate for groups that are known by probabilities alone.",), None)
     named = _Named.of(postprocessor, members)
     parts = [part for part in members.parts() if len(part[0]) + len(named.absent_beside(part[0])) > 1]
     if not parts:
@@ -160,7 +162,7 @@ def prove_calibration(model: Model, postprocessor: ParityPostprocessor, rows: Sc
 def _diagnose(postprocessor: ParityPostprocessor, rows: ScoredRows) -> CalibrationDiagnosis | None:
     """Diagnosis on the report's rows; None where they lack a group of the fit, or call it something else."""
     known, members = postprocessor.groups_.tolist(), rows.members
-    if members.strata is not None:  # columns are of groups in strata, and need not sum to one
+    if members.strata is not None or members.by_proba:  # columns of strata need not sum to one
         return None
     if len(rows.scores) > MOST_DIAGNOSED:
         some = np.random.default_rng(0).choice(len(rows.scores), MOST_DIAGNOSED, replace=False)

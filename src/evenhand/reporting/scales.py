@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from evenhand._utils.typing import FloatArray, IntArray
-from evenhand.plots.distribution import cell_borders
+from evenhand.plots.spread import cell_borders
 from evenhand.reporting.facts import Scale
 from evenhand.reporting.words import number
 

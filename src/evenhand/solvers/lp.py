@@ -70,8 +70,9 @@ def _check(problem: DualProblem, max_size: int) -> None:
     if size > max_size:
         raise ValueError(
             f"The linear program is too large: {problem.n_rows} rows x {problem.n_atoms} atoms = {size} "
-            f"variables, more than max_size = {max_size}. Use the batch solver with a large beta (its "
-            "certificate bounds the distance to this program), fewer atoms, or a subset of the rows."
+            f"variables (atoms are the possible predictions), more than max_size = {max_size}. Use the batch "
+            "solver with a large beta (its certificate bounds the distance to this program), fewer atoms, or "
+            "a subset of the rows."
         )
 
 
@@ -183,7 +184,8 @@ def _failure(problem: DualProblem, found: OptimizeResult) -> Exception:
     means = stored_rows(problem.rows, "The linear program").weights @ problem.imbalance()
     shown = ", ".join(f"{mean:.3g}" for mean in means)
     return ValueError(
-        "No policy on these atoms meets the tolerances on these rows. The mean imbalance of the groups is "
+        "No predictor with these possible predictions (atoms) meets the tolerances on these rows. The mean "
+        "imbalance of the groups is "
         f"({shown}) and epsilon is ({', '.join(f'{value:.3g}' for value in problem.slack)}): a mean that is "
         "not zero comes from a group_prior that is not the mean of group_proba. Leave group_prior at its "
         "default or raise epsilon."

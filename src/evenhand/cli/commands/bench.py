@@ -37,7 +37,9 @@ def bench(
         found = smallest_times(_runs(rows), rounds)
     pass_, draws = found["NumPy: one gradient pass"], found["NumPy: draws"]
     against = {name: draws if "draw" in name.lower() else pass_ for name in found}
-    terminal.say(f"{rows} rows, {N_ATOMS} atoms, two groups; the smallest of {rounds} times.")
+    terminal.say(
+        f"{rows} rows, {N_ATOMS} possible predictions (atoms), two groups; the smallest of {rounds} times."
+    )
     terminal.table(
         ["what", "seconds", "times as fast as NumPy's"],
         [[name, f"{seconds:.3f}", f"{against[name] / seconds:.2f}"] for name, seconds in found.items()],

@@ -35,7 +35,8 @@ def info(
     )
     show_groups(loaded, found, terminal)
     terminal.say(
-        f"The parity step's risk is at most {max(certificate.optimality_gap, 0):.3g} above the best possible."
+        f"By the scores, the parity step costs at most {max(certificate.optimality_gap, 0):.3g} more than "
+        "the best possible."
     )
     if found["features"]:
         terminal.table(["feature", "kind"], list(found["features"].items()))
@@ -77,7 +78,7 @@ def describe(model: Any) -> dict[str, Any]:
     values = (
         f"classes {', '.join(classes)}"
         if classes
-        else f"{len(step.atoms_)} atoms from {low:.4g} to {high:.4g}"
+        else f"{len(step.atoms_)} possible predictions (atoms) from {low:.4g} to {high:.4g}"
     )
     return {
         "class": type(model).__name__,
