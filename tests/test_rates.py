@@ -269,3 +269,15 @@ def test_the_command_line_tells_rates_of_a_model(run, people, tmp_path):
     assert "Share of decisions for yes" in run(*asked).out
     assert "Share of decisions for no" in run(*asked, "--selected", "no").out
     assert run(*asked, "--threshold", "1").code == 2
+
+
+def test_an_audit_counts_the_unknown_of_each_attribute_and_takes_soft_groups():
+    race = RACE.astype(object)
+    race[:50] = None
+    found = audit(HIRED, pd.DataFrame({"sex": SEX, "race": race}), y=SCORES, n_boot=20, level=0.9)
+    assert found.n_unknown == 50
+    assert [table.n_unknown for table in found.rates.tables] == [0, 50, 50]
+    assert found.constant_risk == pytest.approx(SCORES[50:].var())
+    soft = np.where((SEX == "F")[:, None], [0.8, 0.2], [0.3, 0.7])
+    rates = audit(HIRED, soft, n_boot=20, level=0.9).rates.tables[0]
+    assert rates.rate.estimate == pytest.approx(HIRED @ soft / soft.sum(axis=0))
