@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 
 from evenhand.datasets import make_population
 from evenhand.estimators.postprocessor import ParityPostprocessor
-from evenhand.exceptions import ClippingWarning, ConvergenceWarning, NothingAskedWarning
+from evenhand.exceptions import ClippingWarning, ConvergenceWarning, NothingAskedWarning, PriceWarning
 
 
 def population(n_rows=600, n_groups=3, seed=0):
@@ -344,5 +344,6 @@ def test_a_halt_by_rounding_at_the_solution_is_no_cause_for_alarm(parity, epsilo
     data = make_population(20, n_groups=8, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", PriceWarning)  # eight groups, and no tolerance
         model = ParityPostprocessor(parity=parity, epsilon=epsilon).fit(data.scores, data.group_proba)
     assert model.certificate_.violation.max() <= epsilon + 1e-5

@@ -10,7 +10,9 @@ __all__ = [
     "GroupInFeaturesWarning",
     "IndependenceWarning",
     "InterruptWarning",
+    "LevellingWarning",
     "NothingAskedWarning",
+    "PriceWarning",
     "PriorWarning",
     "PromiseWarning",
     "ProxyWarning",
@@ -36,6 +38,14 @@ class PriorWarning(EvenhandWarning):
 
 class PromiseWarning(EvenhandWarning):
     """New people will see a larger distance between groups than was asked for."""
+
+
+class PriceWarning(EvenhandWarning):
+    """Parity leaves next to nothing of what the scores tell: one value for everybody would nearly do."""
+
+
+class LevellingWarning(EvenhandWarning):
+    """Far fewer people are selected than before the parity step."""
 
 
 class ProxyWarning(EvenhandWarning):

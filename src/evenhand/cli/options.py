@@ -41,6 +41,27 @@ Weight = Annotated[
     str | None, typer.Option("--weight", metavar="COLUMN", help="Column with the weight of each row.")
 ]
 
+Threshold = Annotated[
+    float | None,
+    typer.Option(
+        metavar="NUMBER",
+        help="Of numbers, who is selected: predictions above this one.",
+        show_default="above the median",
+    ),
+]
+Selected = Annotated[
+    list[str] | None,
+    typer.Option(metavar="CLASS", help="Of classes, which one selects.", show_default="the second of two"),
+]
+
+MinRate = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SHARE",
+        help="Of classes, keep the share of decisions for --pos-label at this or more; before: at what it is "
+        "without parity; each: so in every group.",
+    ),
+]
 Parity = Annotated[
     str | None,
     typer.Option(
@@ -60,7 +81,9 @@ Criterion = Annotated[
 ]
 PosLabel = Annotated[
     list[str] | None,
-    typer.Option(metavar="CLASS", help="Class that is an opportunity.", show_default="the second of two"),
+    typer.Option(
+        metavar="CLASS", help="Class that is an opportunity, or selects.", show_default="the second of two"
+    ),
 ]
 ConditionalOn = Annotated[
     list[str] | None,

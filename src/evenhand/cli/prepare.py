@@ -12,6 +12,7 @@ from evenhand.cli.notions import match_settings
 from evenhand.cli.rows import LabelledRows, Parts, check_groups, find_kinds, read_rows, split
 from evenhand.cli.tasks import AUTO, TASKS, Task, find_task
 from evenhand.cli.terminal import Terminal
+from evenhand.dual.floors import BEFORE, EACH
 from evenhand.dual.parity import ALIASES, PARITIES, find_parity
 from evenhand.estimators.cells import ATTRIBUTES, CRITERIA
 from evenhand.solvers import SOLVERS
@@ -27,7 +28,8 @@ def model_settings(
 ) -> dict[str, Any]:
     """Options as parameters of the model, refused before any work is done; those not given are left out.
 
-    `others` holds confidence, criterion, pos_label, conditional_on, attributes, cost, cost_matrix and solver.
+    `others` holds confidence, criterion, pos_label, conditional_on, attributes, cost, cost_matrix,
+    min_rate and solver.
     """
     if parity is not None:
         _check_parity(parity)
@@ -40,12 +42,15 @@ def model_settings(
     for option, (value, names) in allowed.items():
         if value is not None:
             one_of(value, names, option)
-    if others.get("pos_label") and others.get("criterion") != "equal_opportunity":
-        raise UsageError("--pos-label is for --criterion equal_opportunity.")
+    floor = others.get("min_rate")
+    if others.get("pos_label") and others.get("criterion") != "equal_opportunity" and floor is None:
+        raise UsageError("--pos-label is for --criterion equal_opportunity and --min-rate.")
     settings = {"parity": parity, "calibration": calibration, "random_state": seed, "n_jobs": jobs, **others}
     given = {name: value for name, value in settings.items() if value is not None and value != []}
     if calibration == NONE:
         given["calibration"] = None
+    if floor is not None and floor not in (BEFORE, EACH):
+        given["min_rate"] = read_share(floor, "--min-rate", 1.0)
     if "confidence" in given:
         given["confidence"] = _read_confidence(given["confidence"])
     return {"beta": _read_beta(beta), **given}

@@ -336,7 +336,8 @@ def same_cost(one: Cost, other: Cost) -> bool:
     """
     if type(one) is not type(other) or not is_dataclass(one):
         return one == other
-    return all(np.array_equal(getattr(one, part.name), getattr(other, part.name)) for part in fields(one))
+    parts = (part.name for part in fields(one) if part.compare)
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in parts)
 
 
 def _check_table(given: Any, scores: FloatArray, atoms: FloatArray) -> FloatArray:

@@ -29,6 +29,7 @@ from evenhand.estimators.learning import (
 )
 from evenhand.estimators.nuisances import Labelled, input_tags, require_table
 from evenhand.estimators.postprocessor import FrontierRows, ParityPostprocessor
+from evenhand.estimators.price import warn_of_price
 from evenhand.estimators.proving import provable_metric
 from evenhand.estimators.recalibration import Models
 from evenhand.metrics.measure import ScoredRows
@@ -119,7 +120,15 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
             learned.rows, folds=learned.folds, calibration=set_aside, remedies=self._remedies()
         )
         validate_data(self, X, skip_check_array=True)  # notes the features' names and number
-        return self._install(learned, postprocessor)
+        self._install(learned, postprocessor)
+        self._warn_of_price(stacklevel=2)
+        return self
+
+    def _warn_of_price(self, stacklevel: int) -> None:
+        """Warn where parity came at a price that nobody may have meant to pay."""
+        step = self.postprocessor_
+        classes = step.policy_.cost.n_classes is not None
+        warn_of_price(step.price_, step.atoms_, classes=classes, stacklevel=stacklevel + 1)
 
     def predict(
         self, X: Any, *, sensitive_features: Any = None, random_state: RandomState = None, ids: Any = None

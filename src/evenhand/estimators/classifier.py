@@ -1,7 +1,7 @@
 """A classifier whose decisions are as likely in every group."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +11,8 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_
 
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels, check_scores
-from evenhand.dual.costs import CostMatrix, check_cost_matrix
+from evenhand.dual.costs import check_cost_matrix
+from evenhand.dual.floors import RateFloor, check_least
 from evenhand.dual.parity import ParityNotion
 from evenhand.estimators.base import ParityEstimator
 from evenhand.estimators.cells import JOINTS, choose_outcomes
@@ -23,6 +24,7 @@ from evenhand.estimators.nuisances import (
     default_classifier,
     require_proba,
 )
+from evenhand.estimators.price import level_text, warn_of_levelling
 from evenhand.estimators.streaming import OnDrift
 from evenhand.exceptions import IndependenceWarning
 from evenhand.metrics import accuracy
@@ -48,7 +50,7 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         Groups are compared among all rows, among the rows of each true class, or among those of the classes
         in `pos_label` alone.
     pos_label : label or list of labels, default=None
-        For "equal_opportunity". None: the second of two classes.
+        The class that counts as selected, for "equal_opportunity" and `min_rate`. None: the second of two.
     joint : {"auto", "classifier", "product"}, default="auto"
         Where `P(S, Y | X)` comes from, which the last two criteria need: a clone of `sensitive_estimator`
         fitted to both together, or the product `P(S | X) P(Y | X)`, which takes class and group for
@@ -63,6 +65,11 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         both are asked for.
     cost_matrix : array of shape (n_classes, n_classes), default=None
         Cost of deciding for column l where row k is true. None: one for every error.
+    min_rate : float, "before", "each" or None, default=None
+        Keeps parity from being reached by selecting fewer: the share of decisions for `pos_label` is at least
+        this, at least what it is without parity ("before"), or in no group less than without ("each"), on
+        the rows of the parity step and by their probabilities. It costs errors; a `LevellingWarning` says
+        where it may be wanted.
     beta, solver, tol, max_iter
         As in `ParityPostprocessor`.
     cv, aware, attributes, conditional_on, min_group_size, small_groups, n_jobs, warm_start
@@ -128,6 +135,7 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         parity: str | ParityNotion = "pmf",
         epsilon: Any = 0.05,
         cost_matrix: Any = None,
+        min_rate: Any = None,
         beta: Any = "auto",
         solver: Any = "auto",
         tol: float = 1e-6,
@@ -152,6 +160,7 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         self.parity = parity
         self.epsilon = epsilon
         self.cost_matrix = cost_matrix
+        self.min_rate = min_rate
         self.beta = beta
         self.solver = solver
         self.tol = tol
@@ -272,16 +281,47 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         assert classes is not None
         return check_scores(class_probabilities(estimator, X, classes), len(classes))
 
+    def _selected(self, classes: Sequence[Any]) -> list[Any]:
+        """The classes that count as selected: `pos_label`, or the second of two; none of several."""
+        wanted = self.pos_label
+        if wanted is None:
+            return list(classes[1:]) if len(classes) == 2 else []
+        several = isinstance(wanted, list | tuple | set | np.ndarray)
+        return [label for label in classes if (label in wanted if several else label == wanted)]
+
+    def _warn_of_price(self, stacklevel: int) -> None:
+        super()._warn_of_price(stacklevel + 1)
+        labels = self.classes_.tolist()
+        if selected := self._selected(labels):
+            warn_of_levelling(self.postprocessor_.price_, labels, selected, stacklevel + 1)
+
+    def _promise_text(self) -> str:
+        """The promise, and how many are selected before and after."""
+        text = super()._promise_text()
+        price = getattr(getattr(self, "postprocessor_", None), "price_", None)
+        if price is None or not (selected := self._selected(self.classes_.tolist())):
+            return text
+        return f"{text} {level_text(price, self.classes_.tolist(), selected)}"
+
     def _labels(self, atoms: FloatArray) -> AnyArray:
         return self.classes_[atoms.astype(np.int64)]
 
     def _own_settings(self, classes: Labels | None) -> dict[str, Any]:
         n_classes = len(classes or ())
-        if self.cost_matrix is None:
-            return {"cost": CostMatrix(1.0 - np.eye(n_classes))}
-        cost = check_cost_matrix(self.cost_matrix, n_classes)
+        cost = check_cost_matrix(self._cost_table(n_classes), n_classes)
         if cost.matrix.shape[1] != n_classes:
             raise ValueError(
                 f"cost_matrix needs a column for each of the {n_classes} classes: got {cost.matrix.shape[1]}."
             )
-        return {"cost": cost}
+        if self.min_rate is None:
+            return {"cost": cost}
+        least, selected = check_least(self.min_rate), self._selected(classes or ())
+        if not selected:
+            raise ValueError(
+                "min_rate needs pos_label, the class (or a list of them) that counts as selected."
+            )
+        places = tuple(list(classes or ()).index(label) for label in selected)
+        return {"cost": RateFloor(cost.matrix, places, least)}
+
+    def _cost_table(self, n_classes: int) -> Any:
+        return 1.0 - np.eye(n_classes) if self.cost_matrix is None else self.cost_matrix

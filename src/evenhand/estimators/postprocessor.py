@@ -34,6 +34,7 @@ from evenhand.dual.step import (
     warn_of_loose_epsilon,
 )
 from evenhand.estimators.draws import RandomState, key_from
+from evenhand.estimators.floors import keep_floor, with_floor
 from evenhand.estimators.judging import (
     N_FOLDS,
     Judge,
@@ -42,6 +43,7 @@ from evenhand.estimators.judging import (
     fold_known_rows,
     is_for_new_people,
 )
+from evenhand.estimators.price import measure_price, warn_of_price
 from evenhand.estimators.proving import prove_tolerance
 from evenhand.estimators.selection import Selection, count_folds, is_cv, select
 from evenhand.estimators.streaming import PartialFit
@@ -82,7 +84,8 @@ class ParityPostprocessor(PartialFit):
         `evenhand.Thresholds([...])` the difference of the shares above these alone, and "thresholds" of that
         above the median of the scores. Others can be added (docs/extending.md).
     epsilon : float, array of shape (n_groups,) or dict, default=0.05
-        Tolerance: one for all groups, one for each, or by group label. Zero is allowed.
+        Tolerance on the distance of a group to everybody, not to another group (which is up to twice it, and
+        what fairlearn tells): one for all groups, one for each, or by group label. Zero is allowed.
     atoms : "auto", "cv", int or array of shape (n_atoms,), default="auto"
         Where predictions live: the atoms in increasing order, or how many to space equally over the bounds.
         "auto" takes `2 floor(sqrt(n)) + 1`, as the paper does, and at most 201; "cv" chooses how many on
@@ -248,7 +251,10 @@ class ParityPostprocessor(PartialFit):
         if is_for_new_people(self.confidence, knows_groups=sensitive_features is not None):
             known = self._known_groups(rows, sensitive_features, sample_weight)
             folds = fold_known_rows(rows, known, seed=0)
-        return self._fit_rows(rows, group_prior, callback, folds)
+        self._fit_rows(rows, group_prior, callback, folds)
+        classes = self.policy_.cost.n_classes is not None
+        warn_of_price(self.price_, self.atoms_, classes=classes, stacklevel=2)
+        return self
 
     def _fit_rows(
         self,
@@ -272,17 +278,20 @@ class ParityPostprocessor(PartialFit):
         given = None if group_prior is None else check_prior(group_prior, rows.groups, rows.strata)
         step = replace(step, group_prior=resolve_prior(given, step, rows.groups, stacklevel=3))
         asked, promise, level = step.epsilon, None, confidence_level(self.confidence)
+        step = keep_floor(step, solver, rows)
         if calibration is not None:
             assert level is not None
             promise = prove_tolerance(step, solver, rows, calibration, level)
         elif folds is not None:
             promise = Judge(step, solver, folds, own_prior=given is not None).promise(level)
         if promise is not None:
-            step = replace(step, epsilon=promise.tolerance)
+            step = keep_floor(replace(step, epsilon=promise.tolerance), solver, rows)
         problem = step.problem(rows)
         result = run_and_warn(solver, problem, self._start(problem, rows), callback)
         others = {"n_clipped_": n_clipped, "draw_key_": key, "epsilon_": asked, **selected}
+        others["price_"] = measure_price(step.policy(result.multipliers), rows)
         self._install_fit(step, problem, result, rows.groups, promise, **others)
+        self.certificate_ = with_floor(self.certificate_, self.policy_, rows)
         if promise is not None and not promise.kept:
             told = promise.shortfall(self._remedies() if remedies is None else remedies)
             warnings.warn(told, PromiseWarning, stacklevel=3)
@@ -376,7 +385,7 @@ class ParityPostprocessor(PartialFit):
     ) -> Self:
         """Become the model of a solved problem, all at once."""
         certificate = replace(certify(problem, result, step=step, groups=groups), promise=promise)
-        for name in ("selection_", "stream_"):  # of an earlier fit
+        for name in ("price_", "selection_", "stream_"):  # of an earlier fit
             self.__dict__.pop(name, None)
         fitted = {"n_rows_": problem.n_rows, "result_": result, "certificate_": certificate}
         return self._install(step, result.multipliers, groups, **fitted, **others)

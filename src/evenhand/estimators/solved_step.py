@@ -16,6 +16,7 @@ from evenhand.dual.parity import ParityNotion
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.step import ParityStep
 from evenhand.estimators.draws import HashArray, RandomState, choose_uniforms, uniforms_from_rows
+from evenhand.estimators.price import Price
 from evenhand.estimators.telling import TellsPromise
 from evenhand.solvers import Solver, SolverResult, make_solver
 
@@ -52,6 +53,7 @@ class SolvedStep(TellsPromise, Stored, BaseEstimator, ABC):  # type: ignore[misc
     policy_: SoftmaxPolicy
     result_: SolverResult
     certificate_: Certificate
+    price_: Price  # not of a stream
     draw_key_: HashArray
 
     def faults(self) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import html
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,15 @@ from evenhand._utils.labels import label_text, read_groups
 from evenhand._utils.typing import FloatArray
 from evenhand.evaluation.audited import INTERVAL, Audited, Columns, audit_part, possible_columns
 from evenhand.metrics._inputs import as_weights
+from evenhand.metrics.attributes import Attribute, read_attributes
 from evenhand.metrics.distances import Metric, find_distance
 from evenhand.metrics.intervals import Intervals, check_level
-from evenhand.metrics.losses import Loss
+from evenhand.metrics.losses import Loss, constant_risk
 from evenhand.metrics.membership import Membership
+from evenhand.metrics.pairs import Pair, checked_masses, farthest_pairs
+from evenhand.metrics.price import price_sentence
+from evenhand.metrics.rates import SelectionRates, make_rates
+from evenhand.metrics.selecting import read_selection
 
 HEADS = {"risk": "Risk", "average": "Mean"}  # of measures that are no distances
 
@@ -54,7 +59,10 @@ class Audit:
     baseline: dict[str, FloatArray] | None = None  # the same measures of other predictions, (n_groups,)
     risk: float = np.nan  # of all rows; NaN without outcomes
     baseline_risk: float = np.nan
+    constant_risk: float = np.nan  # of the best prediction that is the same for everybody
     within: bool = False  # groups are `(stratum, group)`, compared with everybody of their stratum
+    rates: SelectionRates | None = None  # who is selected, and impact ratios
+    pairs: dict[str, Pair] = field(default_factory=dict)  # the two groups farthest apart, by distance
     n_unknown: int = 0  # rows whose group is missing: they are in none of the measures
     possible: dict[str, Possible] | None = None  # of the distances, where groups are known by probabilities
 
@@ -64,17 +72,30 @@ class Audit:
         return tuple(label_text(group, within=self.within) for group in self.groups)
 
     @property
+    def r2(self) -> float:
+        """`1 - risk / constant_risk`: R^2 where the loss is squared; NaN without outcomes."""
+        return 1.0 - self.risk / self.constant_risk if self.constant_risk > 0 else np.nan
+
+    @property
     def verdict(self) -> str:
-        """One sentence for each group, the largest KS distance first, and what changed from the baseline."""
-        lines = self.sentences()
+        """One sentence for each group, the largest KS distance first, then pairs, rates and the baseline."""
+        lines = self.sentences() + self.pair_sentences()
+        if self.rates is not None:
+            lines += self.rates.sentences()
         if self.baseline is not None:
             lines.append(self._comparison())
+        if np.isfinite(self.r2):
+            lines.append(price_sentence(self.risk, self.baseline_risk, self.constant_risk))
         return "\n".join(lines)
 
     def sentences(self, metric: str = "ks") -> list[str]:
         """One sentence for each group by any of the distances, the largest first."""
         order = np.argsort(-self.measures[metric].estimate, kind="stable")
         return [self._sentence(int(group), metric) for group in order]
+
+    def pair_sentences(self, metric: str = "ks") -> list[str]:
+        """The distance between the two groups farthest apart, which is not what an epsilon bounds."""
+        return [self.pairs[metric].sentence(metric, self.within)] if metric in self.pairs else []
 
     def __str__(self) -> str:
         return f"Audit of {self._counted()}\n{self.verdict}"
@@ -109,6 +130,11 @@ class Audit:
             "sizes": self.sizes.tolist(),
             "shares": self.shares.tolist(),
             "measures": clean,
+            "pairs": {name: [pair.distance, *pair.names(self.within)] for name, pair in self.pairs.items()},
+            "risk": _plain(self.risk),
+            "constant_risk": _plain(self.constant_risk),
+            "r2": _plain(self.r2),
+            "rates": None if self.rates is None else self.rates.to_dict(),
             "verdict": self.verdict,
         }
 
@@ -209,6 +235,8 @@ def audit(
     baseline: ArrayLike | None = None,
     atoms: ArrayLike | None = None,
     given: Any = None,
+    threshold: float | None = None,
+    selected: Any = None,
     proxy: Any = None,
     sample_weight: ArrayLike | None = None,
     loss: Loss = "squared",
@@ -223,7 +251,9 @@ def audit(
     a pmf, whose rows vary much less than such a bound allows for, and for the other distances they come
     from a bootstrap; those of risk and mean are Student's. Each holds at `level` on its own: of twenty
     groups, one may lie outside at 95 %. `certificates.certify_held_out` bounds all groups at once.
-    Distances of registered parity notions (`evenhand.parity`) are measured too.
+    Distances of registered parity notions (`evenhand.parity`) are measured too. Distances are between a group
+    and everybody, as an epsilon is; `pairs` has those between two groups, which fairlearn tells. `rates` has
+    the share of each group that is selected and its impact ratio, in the form of New York's Local Law 144.
 
     Parameters
     ----------
@@ -242,6 +272,9 @@ def audit(
     given : array or data frame of shape (n,) or (n, n_columns), optional
         Stratum of each row, say a legitimate factor or the true outcome: groups are then compared with
         everybody of their stratum, and called `(stratum, group)`.
+    threshold, selected
+        Who counts as selected in `rates`, as in `metrics.selection_rates`: by default the larger of two
+        values, or those above the median.
     proxy : array or data frame of shape (n,) or (n, n_columns), optional
         With probabilities of groups, what they were made from, as in `metrics.unfairness_bounds`.
     sample_weight : array of shape (n,), optional
@@ -272,8 +305,11 @@ def audit(
     check_level(level, n_boot)
     own = Audited.read("predictions", predictions, y, atoms, loss, parity=parity)
     n_rows = own.given.n_rows
+    weights = as_weights(sample_weight, n_rows)
     other = None if baseline is None else Audited.read("baseline", baseline, y, atoms, loss, n_rows, parity)
-    known, members = Membership.read_known(sensitive_features, n_rows, as_weights(sample_weight, n_rows))
+    known, members = Membership.read_known(sensitive_features, n_rows, weights)
+    weights = members.weights if isinstance(sensitive_features, Membership) else weights
+    together = known, members
     own, other = own.part(known), None if other is None else other.part(known)
     cells = None if proxy is None else read_groups(proxy, n_rows, "proxy").take(known).codes
     if given is not None:
@@ -290,8 +326,22 @@ def audit(
             columns.setdefault(column, np.empty(len(members.labels)))[groups] = values
     methods = {name: each.method for name, each in found.items()}
     other_risk = np.nan if other is None else other.risk(members)
+    attributes = read_attributes(sensitive_features, n_rows, weights, together)
+    if given is not None:
+        attributes = [Attribute("", known, members)]
+    chosen = read_selection(predictions, atoms, threshold, selected, weights, checked=True)
+    before = None if baseline is None else chosen.same_of(baseline, atoms, checked=True)
     audited = _assemble(members, columns, level, methods, own.risk(members), other_risk)
-    return replace(audited, n_unknown=n_rows - members.n_rows)
+    if y is not None:
+        seen = np.asarray(y, dtype=np.float64)[known]
+        constant = constant_risk(seen, members.weights, loss=loss, atoms=atoms)
+        audited = replace(audited, constant_risk=constant)
+    return replace(
+        audited,
+        n_unknown=n_rows - members.n_rows,
+        rates=make_rates(chosen, before, attributes, level),
+        pairs=farthest_pairs(checked_masses(own.given, members), own.distances),
+    )
 
 
 def _assemble(

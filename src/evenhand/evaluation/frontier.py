@@ -15,7 +15,7 @@ from evenhand.dual.costs import Cost, Squared
 from evenhand.dual.parity import find_parity
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.heldout import Model, read_held_out, step_of
-from evenhand.evaluation.noise import constant_risk, point_noise
+from evenhand.evaluation.noise import point_noise
 from evenhand.evaluation.paths import (
     NO_LIMIT,
     Callback,
@@ -88,6 +88,13 @@ class Frontier:
         return self.risk / self.base.risk - 1.0
 
     @property
+    def r2(self) -> FloatArray:
+        """`1 - risk / risk of the best constant`, (n_points,): R^2 for squared error; NaN without y."""
+        if not self.has_target or not self.base.constant_risk > 0:
+            return np.full(len(self.points), np.nan)
+        return 1.0 - self.risk / self.base.constant_risk
+
+    @property
     def max_ks(self) -> FloatArray:
         """Largest Kolmogorov-Smirnov distance between a group and all rows, (n_points,)."""
         return np.array([point.measures.largest("ks") for point in self.points])
@@ -100,10 +107,11 @@ class Frontier:
     def frame(self, backend: str | None = None) -> Any:
         """One row for each epsilon, in increasing order, as a data frame.
 
-        `risk` and `risk_increase`, and for each of the distances `ks`, `tv` and `w1`, and those of registered
-        notions, its largest value (`max_ks`) and that of each group (`ks_<group>`), are of the held-out
-        rows. `fit_violation` (in the norm of the model's parity, largest group), `fit_risk` (distance to the
-        scores) and `optimality_gap` are what the certificate says of the rows of the fit.
+        `risk`, `risk_increase`, the risk of the best constant and `r2` (`1 - risk / constant_risk`), and for
+        each of the distances `ks`, `tv` and `w1`, and those of registered notions, its largest value
+        (`max_ks`) and that of each group (`ks_<group>`), are of the held-out rows. `fit_violation` (in the
+        norm of the model's parity, largest group), `fit_risk` (distance to the scores) and `optimality_gap`
+        are what the certificate says of the rows of the fit.
 
         Parameters
         ----------
@@ -114,6 +122,8 @@ class Frontier:
             "epsilon": [point.epsilon for point in self.points],
             "risk": self.risk,
             "risk_increase": self.risk_increase,
+            "constant_risk": np.full(len(self.points), self.base.constant_risk),
+            "r2": self.r2,
         }
         for name, metric in self.distances.items():
             table = np.array([point.measures.distances(metric) for point in self.points])
@@ -175,9 +185,7 @@ class Frontier:
     @property
     def constant_risk(self) -> float | None:
         """Risk of the best constant on the held-out rows: parity that looks at nobody costs that much."""
-        if self.rows is None:
-            return None
-        return constant_risk(self.rows, self.cost, step_of(self.models[0]).policy_.grid.atoms)
+        return self.base.constant_risk if np.isfinite(self.base.constant_risk) else None
 
     def plot(self, ax: Any = None, *, intervals: bool = True) -> FrontierDisplay:
         """Draw risk against the largest Kolmogorov-Smirnov distance on the held-out rows.

@@ -1,14 +1,11 @@
-"""How sure the points of a frontier are: intervals, what chance alone shows, and the best constant."""
+"""How sure the points of a frontier are: intervals, and what chance alone shows."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand._utils.typing import FloatArray
-from evenhand.dual.costs import Cost
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.metrics import Measures, Membership, ScoredRows
-from evenhand.metrics._inputs import block_slices
 from evenhand.metrics.intervals import bootstrap_intervals, mean_intervals
 from evenhand.metrics.masses import Predictions
 from evenhand.metrics.resampling import noise_floor
@@ -58,13 +55,3 @@ def point_noise(rows: ScoredRows, policy: SoftmaxPolicy, measures: Measures) -> 
         ks=(max(0.0, float((estimate - radius).max())), min(1.0, float((estimate + radius).max()))),
         chance=chance,
     )
-
-
-def constant_risk(rows: ScoredRows, cost: Cost, atoms: FloatArray) -> float:
-    """Risk of the best of the values that can be predicted, given to everybody: the price of blind parity."""
-    target = rows.scores if rows.target is None else rows.target
-    weights = np.ones(len(target)) if rows.members.weights is None else rows.members.weights
-    totals = np.zeros(len(atoms))
-    for some in block_slices(len(target), len(atoms)):
-        totals += weights[some] @ cost.table(target[some], atoms)
-    return float(totals.min() / weights.sum())

@@ -8,11 +8,12 @@ from evenhand.metrics._inputs import BLOCK_ENTRIES, PMF_TOLERANCE
 from evenhand.metrics.classification import accuracy, decision_gaps
 from evenhand.metrics.distances import DISTANCES, METRICS, group_distances
 from evenhand.metrics.intervals import Intervals, dkw_radius, risk_interval, unfairness_interval
-from evenhand.metrics.losses import expected_losses, risk
+from evenhand.metrics.losses import constant_risk, expected_losses, risk
 from evenhand.metrics.masses import GroupMasses
 from evenhand.metrics.measure import Measures, ScoredRows
 from evenhand.metrics.membership import Membership
 from evenhand.metrics.proxies import UnfairnessBounds, unfairness_bounds
+from evenhand.metrics.rates import SelectionRates, selection_rates
 from evenhand.metrics.unfairness import (
     distance_to,
     ks_unfairness,
@@ -32,8 +33,10 @@ __all__ = [
     "Measures",
     "Membership",
     "ScoredRows",
+    "SelectionRates",
     "UnfairnessBounds",
     "accuracy",
+    "constant_risk",
     "decision_gaps",
     "distance_to",
     "dkw_radius",
@@ -43,6 +46,7 @@ __all__ = [
     "parity_score",
     "risk",
     "risk_interval",
+    "selection_rates",
     "tv_unfairness",
     "unfairness",
     "unfairness_bounds",

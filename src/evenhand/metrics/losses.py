@@ -10,6 +10,8 @@ from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.dual.costs import Squared
 from evenhand.metrics._inputs import as_prediction, as_vector, as_weights, checked_blocks, needed_atoms
 
+MOST_TRIED = 256  # constants, where nothing is known of a loss
+
 Loss: TypeAlias = str | Callable[[FloatArray, FloatArray], AnyArray]
 
 expected_losses = Squared().expected  # squared errors of each row, from its pmf, its target and the atoms
@@ -59,6 +61,46 @@ def risk(
     """
     losses = row_losses(y_true, pmf_or_values, atoms, loss)
     return float(np.average(losses, weights=as_weights(sample_weight, len(losses))))
+
+
+def constant_risk(
+    y_true: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    loss: Loss = "squared",
+    atoms: ArrayLike | None = None,
+) -> float:
+    """Risk of the best prediction that is the same for everybody, which is at parity and knows nothing.
+
+    A model's `1 - risk / constant_risk` is what it gains over that: R^2 where the loss is squared.
+
+    Parameters
+    ----------
+    y_true : array of shape (n,)
+    sample_weight : array of shape (n,), optional
+    loss : {"squared", "absolute", "zero_one"} or callable, default="squared"
+        As in `risk`.
+    atoms : array of shape (n_atoms,), optional
+        Constants to choose from, for losses other than squared. By default the targets, or 256 quantiles.
+
+    Examples
+    --------
+    >>> constant_risk([0.0, 2.0, 4.0]), constant_risk([0.0, 0.0, 1.0], loss="zero_one")
+    (2.6666666666666665, 0.3333333333333333)
+    """
+    target = as_vector("y_true", y_true)
+    weights = as_weights(sample_weight, len(target))
+    if loss == "squared":
+        tried = np.array([np.average(target, weights=weights)])
+    elif atoms is not None:
+        tried = np.asarray(atoms, dtype=np.float64)
+    else:  # the best of most losses is a target itself
+        tried = np.unique(target)
+        if len(tried) > MOST_TRIED:
+            tried = np.quantile(target, np.linspace(0.0, 1.0, MOST_TRIED + 1))
+    function = _as_loss(loss)
+    losses = (_elementwise(function, target, np.full(len(target), value)) for value in tried)
+    return float(min(np.average(each, weights=weights) for each in losses))
 
 
 def row_losses(

@@ -27,6 +27,7 @@ class Measures:
     losses: FloatArray  # their losses, summed
     values: FloatArray  # their predictions, summed
     exact: Mapping[str, FloatArray] = field(default_factory=dict)  # distances of values that are not atoms
+    constant_risk: float = np.nan  # of the best constant, where it was asked for
 
     @property
     def labels(self) -> Labels:
@@ -120,7 +121,20 @@ class ScoredRows:
             losses, values = np.take_along_axis(table, places[:, None], axis=1)[:, 0], atoms[places]
         everybody = np.bincount(places, self.members.weights, len(atoms))
         masses = np.vstack([self.members.sums_at(places, len(atoms)), everybody])
-        return replace(self._measures(masses, atoms, losses, self.members.totals(values)), exact=exact)
+        found = self._measures(masses, atoms, losses, self.members.totals(values))
+        return replace(found, exact=exact, constant_risk=self.constant_risk(policy))
+
+    def constant_risk(self, policy: SoftmaxPolicy) -> float:
+        """Risk of the best prediction that is the same for everybody, against the target or the scores."""
+        target, cost, atoms = self._target(), policy.cost, policy.grid.atoms
+        weights = np.ones(len(target)) if self.members.weights is None else self.members.weights
+        if cost.scores_are_means:
+            mean = np.full(len(target), np.average(target, weights=weights))
+            return float(np.average(cost.paired(target, mean), weights=weights))
+        totals = np.zeros(len(atoms))
+        for rows in block_slices(len(target), len(atoms)):
+            totals += weights[rows] @ cost.table(target[rows], atoms)
+        return float(totals.min() / weights.sum())
 
     def _target(self) -> FloatArray:
         return self.scores if self.target is None else self.target

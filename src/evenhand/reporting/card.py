@@ -27,6 +27,9 @@ def render_markdown(facts: Facts) -> str:
         _outlook(facts),
         "## Group by group",
         _groups(facts),
+        "## Who is selected: rates and impact ratios",
+        *map(escape, facts.rates.sentences),
+        *_rates(facts),
         "## What is proved",
         *map(escape, facts.held_out.sentences),
         *_bounds(facts),
@@ -58,6 +61,7 @@ def _asked(facts: Facts) -> list[str]:
     sentences = [
         words.asked_sentence(facts),
         words.reached_sentence(facts),
+        facts.pair,
         *facts.promise.sentences,
         words.cost_sentence(facts),
         words.unjudged_sentence(facts),
@@ -85,6 +89,22 @@ def _groups(facts: Facts) -> str:
         cells += [number(float(values[place])) for pair in pairs.values() for values in pair]
         rows.append([*cells, number(float(after.group_risk[place] - before.group_risk[place]))])
     return _table(head, rows)
+
+
+def _rates(facts: Facts) -> list[str]:
+    """A table for each attribute, in the columns of New York's published audits."""
+    if facts.rates.numbers is None:
+        return []
+    head = ("Rows", "Selected", "Rate", "Rate before", "Impact ratio", "At least", "At most")
+    tables = []
+    for table in facts.rates.numbers["tables"]:
+        rows = []
+        for line in table["groups"]:
+            ends = (line["impact_ratio"], line["impact_ratio_low"], line["impact_ratio_high"])
+            cells = [escape(line["group"]), f"{line['rows']:,}", number(line["selected"])]
+            rows.append([*cells, percent(line["rate"]), percent(line["rate_before"]), *map(number, ends)])
+        tables.append(_table((escape(table["attribute"]) or "Group", *head), rows))
+    return tables
 
 
 def _bounds(facts: Facts) -> list[str]:

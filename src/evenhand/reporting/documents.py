@@ -27,6 +27,8 @@ def report(
     sample_weight: Any = None,
     n_tolerances: int | None = None,
     frontier: Frontier | None = None,
+    threshold: float | None = None,
+    selected: Any = None,
     progress: Listener | None = None,
 ) -> Path:
     """Write a page that explains a fitted model, and what it does to each group, to people with a browser.
@@ -59,6 +61,10 @@ def report(
     frontier : Frontier, default=None
         Models for other tolerances from `evenhand.frontier`, on the rows of the fit; they are measured on
         `X` and take the place of those solved again.
+    threshold : float, default=None
+        Rates and impact ratios count the predictions above it; by default above the median.
+    selected : label or list of labels, default=None
+        Of classes, those that count as selected; by default the second of two.
     progress : callable, default=None
         Called with the name of a stage, steps done, and their number where it is known.
 
@@ -90,6 +96,8 @@ def report(
             sample_weight=sample_weight,
             n_tolerances=n_tolerances,
             frontier=frontier,
+            threshold=threshold,
+            selected=selected,
         )
     return _write(render_page(facts), path)
 
@@ -103,12 +111,14 @@ def model_card(
     path: str | os.PathLike[str],
     title: str | None = None,
     sample_weight: Any = None,
+    threshold: float | None = None,
+    selected: Any = None,
 ) -> Path:
     """Write the facts of a report as a model card: Markdown for people, JSON for machines.
 
     Parameters
     ----------
-    model, X, y, sensitive_features, title, sample_weight
+    model, X, y, sensitive_features, title, sample_weight, threshold, selected
         As in `report`.
     path : str or path
         Its suffix chooses: `.md` or `.json`.
@@ -138,6 +148,8 @@ def model_card(
         title=title or "Model card",
         sample_weight=sample_weight,
         n_tolerances=0,
+        threshold=threshold,
+        selected=selected,
     )
     return _write(CARDS[suffix](facts), path)
 

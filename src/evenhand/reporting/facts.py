@@ -26,6 +26,7 @@ class Asked:
     has_target: bool  # risks are against outcomes, and not against the scores
     error: str  # what the risk is called
     classes: bool  # predictions are classes, which have no mean
+    squared: bool  # the risk is a squared error, and what is gained on a constant R^2
     within: str = ""  # among whom groups are compared; empty where it is among all rows
 
 
@@ -132,6 +133,9 @@ class Facts:
     held_out: Proof
     optimisation: Proof
     calibration: Proof
+    rates: Proof  # who is selected, and impact ratios
+    constant_risk: float  # of the best prediction that is the same for everybody
+    pair: str  # the largest gap between two groups, a sentence
     data: Data
     settings: dict[str, str]
     versions: dict[str, str]
@@ -140,6 +144,12 @@ class Facts:
     def after(self) -> Effects:
         """The model as it is."""
         return self.tolerances[self.own]
+
+    def gain(self, effects: Effects) -> float | None:
+        """`1 - risk / risk of the best constant`, which is R^2 for squared error; None without outcomes."""
+        if not self.asked.has_target or not self.constant_risk > 0:
+            return None
+        return 1.0 - effects.risk / self.constant_risk
 
     @property
     def unjudged(self) -> tuple[Group, ...]:

@@ -16,6 +16,7 @@ from evenhand._utils.labels import label_text
 from evenhand._utils.text import capital
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.version import __version__
+from evenhand.dual.costs import Squared
 from evenhand.dual.parity import ParityNotion, find_parity
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.frontier import Frontier
@@ -26,6 +27,7 @@ from evenhand.reporting.data import summarise
 from evenhand.reporting.facts import FEWEST_JUDGED, Asked, Effects, Facts, Group, Scale
 from evenhand.reporting.promises import make_outlook, measure_chance, tell_promise
 from evenhand.reporting.proofs import prove_calibration, prove_held_out, prove_optimisation
+from evenhand.reporting.rates import tell_pair, tell_rates
 from evenhand.reporting.scales import make_scale, spread
 from evenhand.reporting.tolerances import Tolerance, own_tolerance, rows_to_solve, solve_again
 from evenhand.reporting.words import number, plain_text, span, tolerance_sentence, within_text
@@ -46,6 +48,8 @@ def gather(
     sample_weight: Any = None,
     n_tolerances: int | None = None,
     frontier: Frontier | None = None,
+    threshold: float | None = None,
+    selected: Any = None,
 ) -> Facts:
     """The facts of a report; see `report` for the parameters."""
     if n_tolerances is not None and n_tolerances < 0:
@@ -84,6 +88,9 @@ def gather(
         held_out=held_out,
         optimisation=prove_optimisation(model, rows),
         calibration=prove_calibration(model, postprocessor, rows),
+        rates=tell_rates(model, rows, sensitive_features, threshold, selected),
+        constant_risk=before.constant_risk,
+        pair=tell_pair(own.measures, notion, notion.gap_name),
         data=summarise(X, rows, classes),
         settings=_settings(model, postprocessor, rows),
         versions=_versions(),
@@ -159,6 +166,7 @@ def _asked(model: Model, postprocessor: ParityPostprocessor, rows: ScoredRows, n
         has_target=rows.target is not None,
         error=_error_name(postprocessor, rows),
         classes=hasattr(model, "classes_"),
+        squared=isinstance(postprocessor.policy_.cost, Squared),
         within=within_text(model) if within else "",
     )
 

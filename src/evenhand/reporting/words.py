@@ -13,6 +13,7 @@ from evenhand.calibration import JOINT, CalibrationDiagnosis
 from evenhand.certificates import Certificate, HeldOutCertificate, Promise
 from evenhand.dual.costs import ERROR_RATE
 from evenhand.metrics.distances import find_distance
+from evenhand.metrics.price import is_hardly_better
 from evenhand.reporting.facts import Facts
 
 SAME_CLASS = "same true class"
@@ -191,6 +192,25 @@ def cost_sentence(facts: Facts) -> str:
     told = f"{facts.asked.error} went from {number(before)} to {number(after)}{more}."
     if facts.asked.error == capital(ERROR_RATE):
         told += f" The accuracy is {percent(1.0 - after)} instead of {percent(1.0 - before)}."
+    return f"{told} {price_sentence(facts)}".rstrip()
+
+
+def gain_name(facts: Facts) -> str:
+    """What `Facts.gain` is called."""
+    return "R\N{SUPERSCRIPT TWO}" if facts.asked.squared else "Gain on the best constant"
+
+
+def price_sentence(facts: Facts) -> str:
+    """The risk of the best constant, and a warning where the model is hardly better."""
+    was, now = facts.gain(facts.before), facts.gain(facts.after)
+    if was is None or now is None:
+        return ""
+    told = (
+        f"One number for everybody has {number(facts.constant_risk)} at best; {gain_name(facts)} went from "
+        f"{number(was)} to {number(now)}."
+    )
+    if is_hardly_better(facts.after.risk, facts.before.risk, facts.constant_risk):
+        told += " The model is hardly better than one number for everybody: a larger tolerance costs less."
     return told
 
 

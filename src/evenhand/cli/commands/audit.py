@@ -1,5 +1,6 @@
 """`evenhand audit`: any predictions, group by group."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from evenhand.cli import options as opt
 from evenhand.cli.errors import DataError, ExitCode, NotReachedError, UsageError
 from evenhand.cli.measure import compare
 from evenhand.cli.models import load_model, read_share, rows_for
+from evenhand.cli.rates import column_rates, read_rule, show_rates
 from evenhand.cli.rows import LabelledRows, Parts, read_rows
 from evenhand.cli.terminal import Terminal
 from evenhand.evaluation.audit import Audit
@@ -46,6 +48,8 @@ def audit(
     ] = None,
     target: opt.KnownTarget = None,
     weight: opt.Weight = None,
+    threshold: opt.Threshold = None,
+    selected: opt.Selected = None,
     fail_above: Annotated[
         str | None, typer.Option(help="Exit with 4 where the largest KS distance is above this number.")
     ] = None,
@@ -62,26 +66,30 @@ def audit(
 ) -> int:
     """Measure how far predictions are from parity, group by group, and how sure that is.
 
-    KS is the largest gap between the share of a group's predictions below a threshold and everybody's.
+    KS is the largest gap between the share of a group's predictions below a threshold and everybody's. Rates
+    are the share of a group that is selected, or above the median, and impact ratios each rate over the
+    highest one, in the form of New York's Local Law 144.
     """
     if (prediction is None) == (model is None):
         raise UsageError("audit needs either --prediction COLUMN or --model FILE.")
     terminal = Terminal(quiet, as_json)
     require_writable(output)
     limit = None if fail_above is None else read_share(fail_above, "--fail-above")
-    parts = Parts(target, tuple(sensitive), weight)
+    parts, rule = Parts(target, tuple(sensitive), weight), read_rule(threshold, selected)
     source = open_source(data, format=input_format, delimiter=delimiter)
     if model is None:
-        found, metric = audit_columns(source, parts, str(prediction), baseline, terminal)
+        found, metric = audit_columns(source, parts, str(prediction), baseline, rule, terminal)
     else:
         loaded = load_model(model, trust)
         rows = rows_for(loaded, read_table(source), parts, terminal)
         with terminal.working("Measuring"):
-            compared = compare(loaded, rows)
+            compared = compare(loaded, rows, rule)
         found, metric = compared.audit, compared.metric
     show(found, metric, terminal)
     if model is not None:
         terminal.say(compared.summary)
+    if found.rates is not None:
+        show_rates(found.rates, terminal)
     if output is not None:
         write_frame(found.frame("pyarrow"), output)
     terminal.result({"command": "audit", "metric": metric, **found.to_dict()})
@@ -94,7 +102,12 @@ def audit(
 
 
 def audit_columns(
-    source: Source, parts: Parts, prediction: str, baseline: str | None, terminal: Terminal
+    source: Source,
+    parts: Parts,
+    prediction: str,
+    baseline: str | None,
+    rule: dict[str, Any],
+    terminal: Terminal,
 ) -> tuple[Audit, str]:
     """Measure the predictions that stand in a column, numbers or classes; and by which distance."""
     table = read_table(source)
@@ -118,6 +131,8 @@ def audit_columns(
             sample_weight=rows.weights,
             loss=_is_wrong if classes else "squared",
         )
+        rates = column_rates(table, parts, others, rule, classes=classes)
+    found = replace(found, rates=rates)
     return found, "sup" if classes and "sup" in found.measures else "ks"
 
 
@@ -150,7 +165,7 @@ def show(found: Audit, metric: str, terminal: Terminal) -> None:
     head += ["risk"] if "risk" in found.measures else []
     head += [f"{short} baseline"] if found.baseline is not None else []
     terminal.table(head, [_row(found, metric, int(place)) for place in order])
-    for line in found.sentences(metric)[:MOST_SENTENCES]:
+    for line in found.sentences(metric)[:MOST_SENTENCES] + found.pair_sentences(metric):
         terminal.say(line)
 
 

@@ -54,6 +54,7 @@ def fit(
     attributes: opt.Attributes = None,
     cost: opt.Cost = None,
     cost_matrix: opt.CostMatrix = None,
+    min_rate: opt.MinRate = None,
     unlabeled: Annotated[
         str | None,
         typer.Option(help="More rows, without target and group, for the parity step.", metavar="DATA"),
@@ -102,6 +103,7 @@ def fit(
         attributes=attributes,
         cost=None if cost is None else read_cost(cost),
         cost_matrix=cost_matrix,
+        min_rate=min_rate,
         solver=solver,
         confidence=confidence,
     )

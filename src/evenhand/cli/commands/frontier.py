@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 import evenhand
@@ -154,11 +155,15 @@ def draw(path: Frontier, output: str) -> None:
 def show(path: Frontier, metric: Metric, terminal: Terminal) -> None:
     """A row for each tolerance, what would be without a parity step last."""
     rows = [
-        [f"{point.epsilon:.4g}", f"{point.measures.risk:.4g}", share(increase), _largest(point, metric)]
-        for point, increase in zip(path.points, path.risk_increase, strict=True)
+        [f"{point.epsilon:.4g}", f"{point.measures.risk:.4g}", share(increase), r2, _largest(point, metric)]
+        for point, increase, r2 in zip(path.points, path.risk_increase, path.r2, strict=True)
     ]
-    rows.append(["no parity step", f"{path.base.risk:.4g}", "", f"{path.base.largest(metric):.3f}"])
-    terminal.table(["epsilon", "risk", "increase", f"largest {find_distance(metric).short}"], rows)
+    base, constant = path.base, path.base.constant_risk
+    gained = 1.0 - base.risk / constant if constant > 0 else np.nan
+    rows.append(["no parity step", f"{base.risk:.4g}", "", gained, f"{base.largest(metric):.3f}"])
+    rows.append(["best constant", f"{constant:.4g}", "", 0.0, "0.000"])
+    named = "R2" if path.cost.scores_are_means else "gain on constant"
+    terminal.table(["epsilon", "risk", "increase", named, f"largest {find_distance(metric).short}"], rows)
 
 
 def _largest(point: FrontierPoint, metric: Metric) -> str:

@@ -7,7 +7,9 @@ import typer
 import evenhand
 from evenhand.cli import options as opt
 from evenhand.cli.errors import ExitCode
+from evenhand.cli.measure import report_rule
 from evenhand.cli.models import load_model, rows_for
+from evenhand.cli.rates import read_rule
 from evenhand.cli.rows import Parts
 from evenhand.cli.terminal import Terminal
 from evenhand.tables.files import read_table
@@ -31,6 +33,8 @@ def report(
         typer.Option(metavar="FILE", help="Write a model card too: a file that ends in .md or .json."),
     ] = None,
     weight: opt.Weight = None,
+    threshold: opt.Threshold = None,
+    selected: opt.Selected = None,
     trust: opt.Trust = None,
     input_format: opt.InputFormat = None,
     delimiter: opt.Delimiter = None,
@@ -49,6 +53,7 @@ def report(
     loaded = load_model(model, trust)
     rows = rows_for(loaded, read_table(source), Parts(target, tuple(sensitive), weight), terminal)
     known: dict[str, Any] = {"sensitive_features": rows.groups, "sample_weight": rows.weights, "title": title}
+    known |= report_rule(loaded, read_rule(threshold, selected))
     with terminal.working("Writing the report"):
         evenhand.report(loaded, rows.X, rows.y, path=output, **known)
         for path in card or ():

@@ -12,6 +12,7 @@ from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import Rows, check_epsilon, check_rows_of, check_strata, column_labels
 from evenhand.certificates import certify
 from evenhand.dual.costs import make_cost, same_cost
+from evenhand.dual.floors import RateFloor
 from evenhand.dual.forms import form_of, gradient_map_norm
 from evenhand.dual.grid import warn_of_clipping
 from evenhand.dual.parity import find_parity
@@ -165,6 +166,8 @@ class PartialFit(SolvedStep):
                 value = getattr(self, name)
                 if isinstance(value, str) and value == "cv":
                     raise ValueError(f"{name}='cv' needs stored rows: call fit first, or pass 'auto'.")
+            if isinstance(self.cost, RateFloor):
+                raise ValueError("A floor under rates needs stored rows: call fit first.")
         return Settings(
             parity=self.parity,
             epsilon=self._tolerance(rows),
