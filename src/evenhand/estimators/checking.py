@@ -101,7 +101,7 @@ def check_more_rows(X: Any, other: Any, kind: str, labels: Any, cells: Cells) ->
     if labels is not None:
         name = f"sensitive_features_{kind}"
         require_same_order(other, labels, name)
-        encode_attributes(labels, _num_samples(other), cells, name)
+        encode_attributes(labels, _num_samples(other), cells, name, partial=kind == "calibration")
 
 
 def warn_of_group_in_features(X: Any, attributes: Sequence[Groups], stacklevel: int) -> None:

@@ -44,7 +44,7 @@ PRECISION = 0.02  # of a fit that is only measured, as a share of epsilon
 N_DRAWS = 100  # of the noise: its size is then known to 3 %
 NOISE_SHARE = 0.6  # of the squared noise that is taken off
 LEAST_OVERFIT = 0.75  # share of the noise: a few fits may happen to agree
-FARTHEST = 0.5  # of what the farthest of several is beyond each: it is farthest in part by chance
+FARTHEST = 0.75  # of what the farthest of several is beyond each: it is farthest in part by chance
 FIRST_SHARE = 0.8  # of epsilon that is tried first
 LEAST_SHARE = 0.1  # of epsilon: less costs risk, and hardly any distance
 # Shares of epsilon that are promised: the most, what is aimed at, and where to stop. The models of all rows
