@@ -330,6 +330,7 @@ def test_sixty_groups_and_groups_of_one_row_are_fitted_where_small_ones_are_merg
     refused = run(*asked)
     assert refused.code == 3
     assert "alone 0 (1)" in refused.err
-    facts = run(*asked, "--merge-small").facts
+    # a promise takes as many more fits of fifty groups as there are folds
+    facts = run(*asked, "--merge-small", "--confidence", "none").facts
     assert "other" in facts["certificate"]["groups"]
     assert len(facts["certificate"]["groups"]) > 40
