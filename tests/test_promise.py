@@ -11,6 +11,7 @@ from evenhand import ParityClassifier, ParityPostprocessor, ParityRegressor
 from evenhand.certificates import certify_held_out
 from evenhand.datasets import make_population
 from evenhand.estimators import judging
+from evenhand.estimators.judged_rows import MOST_JUDGED
 from evenhand.estimators.judging import LEAST_SHARE, ShareSearch
 from evenhand.exceptions import PromiseWarning
 from evenhand.metrics import decision_gaps, ks_unfairness, unfairness
@@ -390,7 +391,7 @@ def test_an_interrupt_leaves_the_model_as_it_was(data, monkeypatch):
 
 def test_many_rows_are_judged_on_a_sample():
     model = fit(population(25_000), atoms=51)
-    assert model.certificate_.promise.n_rows == judging.MOST_JUDGED
+    assert model.certificate_.promise.n_rows == MOST_JUDGED
     assert model.postprocessor_.n_rows_ == 25_000
     assert fresh_distance(model) <= 1.05 * 0.05  # of an average one sample may see a little more
     folds = np.array_split(np.random.default_rng(0).permutation(60_000), 5)
@@ -398,7 +399,7 @@ def test_many_rows_are_judged_on_a_sample():
     some = judging.JudgedRows.choose(folds, kinds)
     counts = np.bincount(kinds[some.places])
     assert counts[1:].tolist() == [200, 120]  # of a rare group enough, or all
-    assert len(some.places) < judging.MOST_JUDGED + 320
+    assert len(some.places) < MOST_JUDGED + 320
     assert sorted(np.concatenate(some.folds)) == list(range(len(some.places)))
     for fold, of_all in zip(some.folds, folds, strict=True):
         assert np.isin(some.places[fold], of_all).all()

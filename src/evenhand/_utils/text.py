@@ -38,6 +38,15 @@ def some_words(words: Iterable[str], most: int = 8) -> str:
     return " and ".join([", ".join(every[:most]), *more])
 
 
+def spaced(count: int) -> str:
+    """A count with thin groups of digits.
+
+    >>> spaced(12_000)
+    '12 000'
+    """
+    return f"{count:,}".replace(",", " ")
+
+
 def capital(text: str) -> str:
     """The text with a capital first letter, and all else as it was.
 

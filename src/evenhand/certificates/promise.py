@@ -9,6 +9,7 @@ import numpy as np
 from evenhand._utils.labels import label_text
 from evenhand._utils.markup import cell, html_block
 from evenhand._utils.stored import Stored, is_floats
+from evenhand._utils.text import spaced
 from evenhand._utils.typing import FloatArray
 
 CLOSE = 1e-9  # of a promise to what was asked, relative: rounding
@@ -108,7 +109,7 @@ class Promise(Stored):
         return (
             f"Asked for {self.epsilon[worst]:.4g}: new people are expected to see {self.expected[worst]:.2g} "
             f"(group {self._name(worst)}){self._limit_text(worst)}. "
-            f"{_spaced(self.n_rows)} {'rows set aside' if self.proved else 'rows, cross-fitted,'} show "
+            f"{spaced(self.n_rows)} {'rows set aside' if self.proved else 'rows, cross-fitted,'} show "
             f"{self.measured[worst]:.2g} between the true groups, where chance alone would show "
             f"{self.chance[worst]:.2g}."
         )
@@ -140,7 +141,7 @@ class Promise(Stored):
         else:
             text += (
                 f" About {_rounded(self.rows_needed)} rows {where} would do, instead of "
-                f"{_spaced(self.n_rows)}."
+                f"{spaced(self.n_rows)}."
             )
         if not remedies or not self.blames_models:
             return text
@@ -162,8 +163,4 @@ def _rounded(count: int) -> str:
     >>> _rounded(12_345)
     '12 000'
     """
-    return _spaced(round(count, -max(len(str(count)) - 2, 0)))
-
-
-def _spaced(count: int) -> str:
-    return f"{count:,}".replace(",", " ")
+    return spaced(round(count, -max(len(str(count)) - 2, 0)))

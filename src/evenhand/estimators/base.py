@@ -9,7 +9,6 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
-from evenhand._utils.labels import read_sensitive
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels
 from evenhand.calibration import JOINT
@@ -235,10 +234,6 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
             )
         if sensitive_features is None:
             raise ValueError("X_calibration needs the groups of its rows: sensitive_features_calibration.")
-        name = "sensitive_features_calibration"
-        groups = read_sensitive(sensitive_features, _num_samples(X), name).values()
-        if any(each.settled().proba is not None for each in groups):
-            raise ValueError(f"{name} must be labels: nothing is proved with probabilities of groups.")
         provable_metric(self.parity)
 
     def _set_aside(self, learned: Learned, X: Any, y: Any, sensitive_features: Any) -> ScoredRows:

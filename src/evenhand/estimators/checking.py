@@ -101,7 +101,10 @@ def check_more_rows(X: Any, other: Any, kind: str, labels: Any, cells: Cells) ->
     if labels is not None:
         name = f"sensitive_features_{kind}"
         require_same_order(other, labels, name)
-        encode_attributes(labels, _num_samples(other), cells, name, partial=kind == "calibration")
+        proves = kind == "calibration"
+        groups = encode_attributes(labels, _num_samples(other), cells, name, partial=proves)
+        if proves and any(each.proba is not None for each in groups):
+            raise ValueError(f"{name} must be labels: nothing is proved with probabilities of groups.")
 
 
 def warn_of_group_in_features(X: Any, attributes: Sequence[Groups], stacklevel: int) -> None:

@@ -31,7 +31,6 @@ from evenhand.certificates import Promise
 from evenhand.dual.imbalance import stratum_sums
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.step import ParityStep
-from evenhand.estimators.judged_rows import MOST_JUDGED as MOST_JUDGED
 from evenhand.estimators.judged_rows import JudgedRows
 from evenhand.metrics.masses import GroupMasses
 from evenhand.metrics.measure import ScoredRows

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from evenhand._utils.labels import label_text
 from evenhand._utils.stored import Stored, is_count, is_floats
+from evenhand._utils.text import spaced
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import Labels
 
@@ -40,17 +41,13 @@ class GroupKnowledge(Stored):
         if not self.n_unknown and not self.soft:
             return ""
         counts = zip(self.groups, self.counts.tolist(), strict=True)
-        named = ", ".join(f"{label_text(group)}: {_spaced(round(count))}" for group, count in counts)
-        text = f"The group of {_spaced(self.n_known)} of {_spaced(self.n_rows)} rows was known"
+        named = ", ".join(f"{label_text(group)}: {spaced(round(count))}" for group, count in counts)
+        text = f"The group of {spaced(self.n_known)} of {spaced(self.n_rows)} rows was known"
         if self.other_table:
-            text = f"The groups were learned from {_spaced(self.n_known)} people of another table"
+            text = f"The groups were learned from {spaced(self.n_known)} people of another table"
         if not self.soft:
             return f"{text} ({named})."
         return (
             f"{text}, by probabilities alone ({named}): all that is said of groups takes these to be right, "
             "whatever the prediction is."
         )
-
-
-def _spaced(count: int) -> str:
-    return f"{count:,}".replace(",", " ")

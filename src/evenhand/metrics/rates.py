@@ -1,6 +1,5 @@
 """How often each group is selected, or scored above a threshold, and its rate over the highest one."""
 
-import html
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,8 @@ from scipy.special import ndtri
 
 from evenhand._utils.frames import make_frame
 from evenhand._utils.labels import label_text
+from evenhand._utils.markup import html_block
+from evenhand._utils.text import some_words
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.metrics._inputs import as_weights
 from evenhand.metrics.attributes import Attribute, read_attributes
@@ -108,7 +109,7 @@ class SelectionRates:
             return []
         return [
             "Far fewer are selected than before: parity was reached in part by levelling down. Ask whether "
-            "that is meant. With a cost_matrix in which it costs more not to select, more are."
+            "that is meant. ParityClassifier(min_rate=...) keeps the share up, at a price in errors."
         ]
 
     def frame(self, backend: str | None = None) -> Any:
@@ -142,10 +143,9 @@ class SelectionRates:
             by = f" by {table.attribute}" if table.attribute else ""
             small = [name for name, apart in zip(table.names, table.apart, strict=True) if apart]
             if small:
-                more = f" and {len(small) - 5} more" if len(small) > 5 else ""
                 told.append(
                     f"Set apart{by}, with less than {100 * SMALL_SHARE:g} % of the rows: "
-                    f"{', '.join(small[:5])}{more}."
+                    f"{some_words(small, 5)}."
                 )
             if table.n_unknown:
                 told.append(f"{table.n_unknown} rows are not counted{by}: their group is not known.")
@@ -173,14 +173,15 @@ class SelectionRates:
     def _repr_html_(self) -> str:
         """A table for each attribute, in the columns of New York's published audits."""
         heads = ("Rows", "Selected", "Rate", "Impact ratio", "Interval")
-        parts = [f"<p>Share of {html.escape(self.meaning)}</p>"]
-        for table in self.tables:
-            first = html.escape(table.attribute or "Group")
-            head = f"<th>{first}</th>" + "".join(f"<th>{name}</th>" for name in heads)
-            body = "".join(_html_row(record) for record in table.records())
-            parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
-        parts += [f"<p>{html.escape(line)}</p>" for line in self.sentences()]
-        return "".join(parts)
+        return "".join(
+            html_block(
+                f"Share of {self.meaning}",
+                (table.attribute or "Group", *heads),
+                map(_cells, table.records()),
+                self.sentences() if table is self.tables[-1] else (),
+            )
+            for table in self.tables
+        )
 
 
 def selection_rates(
@@ -344,12 +345,12 @@ def _between(record: dict[str, Any]) -> str:
     return f"{record['impact_ratio_low']:.3f} to {record['impact_ratio_high']:.3f}"
 
 
-def _html_row(record: dict[str, Any]) -> str:
-    ratio = "set apart" if record["set_apart"] else f"{record['impact_ratio']:.3f}"
-    cells = (f"{record['rows']}", f"{record['selected']:.0f}", f"{record['rate']:.3f}", ratio)
-    between = "" if record["set_apart"] else _between(record)
-    row = "".join(f"<td>{cell}</td>" for cell in (*cells, between))
-    return f"<tr><th>{html.escape(record['group'])}</th>{row}</tr>"
+def _cells(record: dict[str, Any]) -> tuple[str, ...]:
+    """A line of the table for notebooks."""
+    figures = (record["group"], f"{record['rows']}", f"{record['selected']:.0f}", f"{record['rate']:.3f}")
+    if record["set_apart"]:
+        return (*figures, "set apart", "")
+    return (*figures, f"{record['impact_ratio']:.3f}", _between(record))
 
 
 def _plain(value: Any) -> Any:
