@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand._kernels import reference, softmax
-from evenhand._kernels.softmax import LANES, NEGLIGIBLE
+from evenhand._kernels import reference, softmax, windows
+from evenhand._kernels.softmax import LANES
 
 LOG_2 = np.log(2.0)
 
@@ -139,15 +139,6 @@ def test_means_match_their_twin(case):
     assert_within(found, expected, 2 * case.policy_error)
 
 
-def test_variances_match_their_twin(case):
-    atoms = np.linspace(-1.0, 1.0, len(case.offset)).astype(case.design.dtype)
-    found, expected = np.full(case.n_rows, np.nan, case.design.dtype), np.empty(case.n_rows)
-    softmax.variances_into(found, *case.policy_arguments, atoms, 0, case.n_rows)
-    reference.variances_into(expected, *case.policy_arguments, atoms, 0, case.n_rows)
-    assert found.min() >= 0.0
-    assert_within(found, expected, 8 * case.policy_error)  # atoms are up to 2 from the mean, squared
-
-
 def test_quantiles_match_their_twin_up_to_rounding_at_a_step(case):
     levels = np.random.default_rng(1).random(case.n_rows).astype(case.design.dtype)
     found, low, high = (np.empty(case.n_rows, np.int64) for _ in range(3))
@@ -168,18 +159,20 @@ def test_the_extreme_quantiles_are_atoms(level, dtype):
         np.testing.assert_array_equal(found, 0)
 
 
-def test_curvature_matches_its_twin(case):
+@pytest.mark.parametrize("cumulative", [False, True])
+def test_blocks_within_windows_match_their_twin(case, cumulative):
     if case.n_rows * len(case.offset) ** 2 > 3e7:
         pytest.skip("covered by the smaller cases")
-    n_moments = len(case.design) - 1
-    arguments = case.design, case.weights, case.loadings, case.offset, n_moments, 0, case.n_rows
-    outer, mass = softmax.curvature(*arguments)
-    expected_outer, expected_mass = reference.curvature(*arguments)
-    moment = (case.weights * np.abs(case.design[:n_moments]).max(axis=0) ** 2).sum()
-    slack = moment * (2 * case.policy_error + NEGLIGIBLE)
-    assert outer.shape == expected_outer.shape
-    assert_within(np.triu(outer), expected_outer, slack)
-    assert_within(mass, expected_mass, slack)
+    n_kept, n_atoms = len(case.design) - 1, len(case.offset)
+    firsts, sizes, values = windows.windows(*case.policy_arguments, 0, case.n_rows)
+    assert len(values) == sizes.sum()
+    assert (firsts + sizes <= n_atoms).all()
+    n_pairs = n_kept * (n_kept + 1) // 2
+    found = np.zeros((n_atoms, n_atoms, n_pairs))
+    windows.add_blocks_into(found, case.design, case.weights, firsts, sizes, values, 0, n_kept, cumulative)
+    expected = reference.blocks(case.design, case.weights, case.loadings, case.offset, n_kept, cumulative)
+    moment = (case.weights * np.abs(case.design[:n_kept]).max(axis=0) ** 2).sum()
+    assert_within(found, expected, moment * (4 * case.policy_error + n_atoms * windows.NEGLIGIBLE))
 
 
 def test_rows_of_no_weight_count_for_nothing(dtype):
@@ -248,12 +241,11 @@ def test_a_common_shift_of_the_logits_leaves_the_policy_alone(shift, seed):
 
 def test_every_kernel_has_its_twin():
     kernels = [name for name in vars(softmax) if hasattr(getattr(softmax, name), "py_func")]
-    public = [name for name in kernels if not name.startswith("_")]
+    parts = {"softmax_block_into", "workspace"}  # of kernels, here and in other modules
+    public = [name for name in kernels if not name.startswith("_") and name not in parts]
     assert set(public) >= {
         "moments",
-        "curvature",
         "means_into",
-        "variances_into",
         "quantiles_into",
         "pmf_into",
     }

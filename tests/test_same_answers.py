@@ -1,7 +1,9 @@
-"""The answers of the code before the house was built anew (commit 5f6d96a), bit for bit.
+"""The answers of an earlier commit, bit for bit: what is not about solvers must not change them.
 
-`tests/golden/answers.py` made the file with that code. Other processors have other instructions, and round
-elsewhere: there the same answers are asked for up to rounding.
+`python -m tests.golden.answers tests/golden/answers.npz` makes the file. It was made when the house was built
+anew (commit 5f6d96a), and again with the solver for many groups, which stops at other points within the same
+tolerance: risks and violations of the two files agree to 4e-6, in streams that grow to 9e-4. Other processors
+have other instructions, and round elsewhere: there the same answers are asked for up to rounding.
 """
 
 from pathlib import Path
@@ -39,5 +41,4 @@ def test_multipliers_and_predictions_are_the_same_bits_as_before(name, stored):
 
 
 def test_no_answer_is_left_out(stored):
-    # the joint calibration learns from all rows since epsilon is for new people: its answers are other ones
-    assert {key.split(": ")[0] for key in stored} == {*answers.CASES, "processor", "regressor/joint"}
+    assert {key.split(": ")[0] for key in stored} == {*answers.CASES, "processor"}

@@ -41,26 +41,27 @@ def moments(
     return float(rows @ log_sum), moment, float(rows @ logits.max(axis=1))
 
 
-def curvature(
+def blocks(
     design: AnyArray,
     weights: AnyArray,
     loadings: AnyArray,
     offset: AnyArray,
-    n_moments: int,
-    start: int,
-    stop: int,
-) -> tuple[FloatArray, FloatArray]:
-    """Second moments of the policy for each pair of features, upper triangles, and first moments."""
-    policy, _ = _policy(_logits(design, loadings, offset, start, stop))
-    features = design[:n_moments, start:stop].astype(np.float64)
-    outer, mass = [], []
-    for s in range(n_moments):
-        for t in range(s, n_moments):
-            scale = weights[start:stop] * features[s] * features[t]
-            outer.append(np.triu((policy.T * scale) @ policy))
-            mass.append(scale @ policy)
-    n_atoms = len(offset)
-    return np.reshape(outer, (-1, n_atoms, n_atoms)), np.reshape(mass, (-1, n_atoms))
+    n_kept: int,
+    cumulative: bool,
+) -> FloatArray:
+    """`sum_i w_i u_is u_it Cov_i(a, a + d)` of atoms or sums up to them, (n_atoms, n_atoms, n_pairs)."""
+    policy, _ = _policy(_logits(design, loadings, offset, 0, design.shape[1]))
+    rows = np.tril(np.ones((len(offset),) * 2)) if cumulative else np.eye(len(offset))
+    kept = design[:n_kept].astype(np.float64)
+    firsts, seconds = np.triu_indices(n_kept)
+    pairs = kept[firsts] * kept[seconds] * weights
+    means = policy @ rows.T
+    out = np.zeros((len(offset), len(offset), len(firsts)))
+    for a in range(len(offset)):
+        for b in range(a, len(offset)):
+            covariance = policy @ (rows[a] * rows[b]) - means[:, a] * means[:, b]
+            out[a, b - a] = pairs @ covariance
+    return out
 
 
 def means_into(
@@ -75,21 +76,6 @@ def means_into(
     """Mean of the policy of each row."""
     policy, _ = _policy(_logits(design, loadings, offset, start, stop))
     out[start:stop] = policy @ atoms
-
-
-def variances_into(
-    out: AnyArray,
-    design: AnyArray,
-    loadings: AnyArray,
-    offset: AnyArray,
-    atoms: AnyArray,
-    start: int,
-    stop: int,
-) -> None:
-    """Variance of the policy of each row."""
-    policy, _ = _policy(_logits(design, loadings, offset, start, stop))
-    away = atoms - (policy @ atoms)[:, None]
-    out[start:stop] = (policy * away**2).sum(axis=1)
 
 
 def quantiles_into(

@@ -1,4 +1,4 @@
-"""Softmax policies over blocks of rows: moments, curvature, means, quantiles, pmf.
+"""Softmax policies over blocks of rows: moments, means, quantiles, pmf.
 
 The policy of row i is `softmax_l(sum_k loadings[l, k] * design[k, i] + offset[l])`, with logits in
 units of log 2, so that the exponential is a shift of the exponent bits and one polynomial.
@@ -11,10 +11,8 @@ from evenhand._kernels.exponential import exp2_block_into, exponent_bits
 
 LANES = 64  # rows worked on side by side: measured best for float64, near best for float32
 FLUSH_BLOCKS = 64  # blocks summed in working precision before they are added in float64
-TILE = 8  # float64 in one vector register of the widest machines
 LOG_2 = 0.6931471805599453
 LOWEST = -3e38  # below any logit, and finite in float32: fast maths assumes that nothing is infinite
-NEGLIGIBLE = 1e-9  # pmf below this leaves the curvature alone
 
 _VECTORISE = {"nogil": True, "cache": True, "fastmath": True, "error_model": "numpy"}
 _PLAIN = {"nogil": True, "cache": True, "error_model": "numpy"}
@@ -47,7 +45,7 @@ def _logits_into(logits, top, lanes, loadings, offset):
 
 
 @njit(**_PLAIN)
-def _softmax_block_into(logits, top, total, exponents, scales, lanes, design, loadings, offset, start, size):
+def softmax_block_into(logits, top, total, exponents, scales, lanes, design, loadings, offset, start, size):
     """Unnormalised policy of rows `start : start + size` in `logits`, its sum in `total`."""
     for k in range(lanes.shape[0]):
         for r in range(size):
@@ -83,7 +81,7 @@ def _flush_into(out, sums):
 
 
 @njit(**_PLAIN)
-def _workspace(n_atoms, n_features, like):
+def workspace(n_atoms, n_features, like):
     """Scratch of one call: logits, maxima, sums, exponents and the same bits as floats, lanes."""
     exponents = exponent_bits(like, LANES)
     return (
@@ -105,7 +103,7 @@ def moments(design, weights, loadings, offset, n_moments, start, stop):
     """
     n_features = design.shape[0]
     n_atoms = loadings.shape[0]
-    logits, top, total, exponents, scales, lanes = _workspace(n_atoms, n_features, design)
+    logits, top, total, exponents, scales, lanes = workspace(n_atoms, n_features, design)
     coefficients = np.zeros((n_moments, LANES), design.dtype)
     sums = np.zeros((n_moments, n_atoms, LANES), design.dtype)
     out = np.zeros((n_moments, n_atoms))
@@ -114,7 +112,7 @@ def moments(design, weights, loadings, offset, n_moments, start, stop):
     pending = 0
     for block in range(start, stop, LANES):
         size = min(LANES, stop - block)
-        _softmax_block_into(
+        softmax_block_into(
             logits, top, total, exponents, scales, lanes, design, loadings, offset, block, size
         )
         for r in range(LANES):
@@ -134,60 +132,6 @@ def moments(design, weights, loadings, offset, n_moments, start, stop):
 
 
 @njit(**_VECTORISE)
-def _add_outer_into(out, row, scale, low, high):
-    """Add `scale * row row^T` to `out` on atoms `low : high`, whole tiles right of the diagonal.
-
-    Tiles of fixed width become single vector instructions; a loop of unknown, short length does not.
-    """
-    last = -(-high // TILE) * TILE
-    for a in range(low, high):
-        factor = scale * row[a]
-        target = out[a]
-        for tile in range(a // TILE * TILE, last, TILE):
-            for b in range(TILE):
-                target[tile + b] += factor * row[tile + b]
-
-
-@njit(**_PLAIN)
-def curvature(design, weights, loadings, offset, n_moments, start, stop):
-    """Second moments `sum_i w_i u_is u_it policy_i policy_i^T` and `sum_i w_i u_is u_it policy_i`.
-
-    One block for each pair s <= t of the first `n_moments` features: shapes (pairs, m, m), of which only
-    the upper triangle counts, and (pairs, m). Atoms that carry no mass are left out.
-    """
-    n_features = design.shape[0]
-    n_atoms = loadings.shape[0]
-    logits, top, total, exponents, scales, lanes = _workspace(n_atoms, n_features, design)
-    n_pairs = n_moments * (n_moments + 1) // 2
-    width = -(-n_atoms // TILE) * TILE
-    outer = np.zeros((n_pairs, n_atoms, width))
-    mass = np.zeros((n_pairs, n_atoms))
-    row = np.zeros(width)
-    for block in range(start, stop, LANES):
-        size = min(LANES, stop - block)
-        _softmax_block_into(
-            logits, top, total, exponents, scales, lanes, design, loadings, offset, block, size
-        )
-        for r in range(size):
-            low, high = n_atoms, 0
-            inverse = 1.0 / total[r]
-            for atom in range(n_atoms):
-                row[atom] = logits[atom, r] * inverse
-                if row[atom] > NEGLIGIBLE:
-                    low = min(low, atom)
-                    high = atom + 1
-            pair = 0
-            for s in range(n_moments):
-                for t in range(s, n_moments):
-                    scale = weights[block + r] * lanes[s, r] * lanes[t, r]
-                    _add_outer_into(outer[pair], row, scale, low, high)
-                    for atom in range(low, high):
-                        mass[pair, atom] += scale * row[atom]
-                    pair += 1
-    return outer[:, :, :n_atoms], mass
-
-
-@njit(**_VECTORISE)
 def _mean_into(mean, policy, atoms):
     """Unnormalised mean of each lane."""
     for r in range(LANES):
@@ -202,47 +146,16 @@ def _mean_into(mean, policy, atoms):
 def means_into(out, design, loadings, offset, atoms, start, stop):
     """Mean of the policy of each row in `start : stop`."""
     n_atoms = loadings.shape[0]
-    logits, top, total, exponents, scales, lanes = _workspace(n_atoms, design.shape[0], design)
+    logits, top, total, exponents, scales, lanes = workspace(n_atoms, design.shape[0], design)
     mean = np.empty(LANES, design.dtype)
     for block in range(start, stop, LANES):
         size = min(LANES, stop - block)
-        _softmax_block_into(
+        softmax_block_into(
             logits, top, total, exponents, scales, lanes, design, loadings, offset, block, size
         )
         _mean_into(mean, logits, atoms)
         for r in range(size):
             out[block + r] = mean[r] / total[r]
-
-
-@njit(**_VECTORISE)
-def _spread_into(spread, policy, atoms, mean):
-    """Unnormalised variance of each lane around its mean."""
-    for r in range(LANES):
-        spread[r] = 0
-    for atom in range(policy.shape[0]):
-        row, y = policy[atom], atoms[atom]
-        for r in range(LANES):
-            spread[r] += (y - mean[r]) * (y - mean[r]) * row[r]
-
-
-@njit(**_PLAIN)
-def variances_into(out, design, loadings, offset, atoms, start, stop):
-    """Variance of the policy of each row in `start : stop`: the curvature of one functional of it."""
-    n_atoms = loadings.shape[0]
-    logits, top, total, exponents, scales, lanes = _workspace(n_atoms, design.shape[0], design)
-    mean = np.empty(LANES, design.dtype)
-    spread = np.empty(LANES, design.dtype)
-    for block in range(start, stop, LANES):
-        size = min(LANES, stop - block)
-        _softmax_block_into(
-            logits, top, total, exponents, scales, lanes, design, loadings, offset, block, size
-        )
-        _mean_into(mean, logits, atoms)
-        for r in range(LANES):
-            mean[r] /= total[r]
-        _spread_into(spread, logits, atoms, mean)
-        for r in range(size):
-            out[block + r] = spread[r] / total[r]
 
 
 @njit(**_VECTORISE)
@@ -262,13 +175,13 @@ def _count_below_into(count, running, policy, threshold):
 def quantiles_into(out, levels, design, loadings, offset, start, stop):
     """Index of the smallest atom whose cumulated probability reaches `levels[i]`."""
     n_atoms = loadings.shape[0]
-    logits, top, total, exponents, scales, lanes = _workspace(n_atoms, design.shape[0], design)
+    logits, top, total, exponents, scales, lanes = workspace(n_atoms, design.shape[0], design)
     count = np.empty(LANES, np.int64)
     running = np.empty(LANES, design.dtype)
     threshold = np.zeros(LANES, design.dtype)
     for block in range(start, stop, LANES):
         size = min(LANES, stop - block)
-        _softmax_block_into(
+        softmax_block_into(
             logits, top, total, exponents, scales, lanes, design, loadings, offset, block, size
         )
         for r in range(size):
@@ -282,10 +195,10 @@ def quantiles_into(out, levels, design, loadings, offset, start, stop):
 def pmf_into(out, design, loadings, offset, start, stop):
     """Policy of each row in `start : stop`, one row of `out` each."""
     n_atoms = loadings.shape[0]
-    logits, top, total, exponents, scales, lanes = _workspace(n_atoms, design.shape[0], design)
+    logits, top, total, exponents, scales, lanes = workspace(n_atoms, design.shape[0], design)
     for block in range(start, stop, LANES):
         size = min(LANES, stop - block)
-        _softmax_block_into(
+        softmax_block_into(
             logits, top, total, exponents, scales, lanes, design, loadings, offset, block, size
         )
         for r in range(size):

@@ -1,9 +1,9 @@
 """Rows of a dual problem, wherever they live: in memory, in a mapped file, on a GPU or on a cluster.
 
 To a solver a row is a column of numbers (the imbalance of the kept groups, then the features of its cost), a
-constant that no atom changes, and a weight. Solvers never look at single rows; they ask for the sums below,
-which are small however many rows there are. `DualRows` is all that a new home for rows has to offer, and
-`tests/rows_contract.py` is what it has to pass.
+constant that no atom changes, and a weight. Solvers never look at all the rows one by one; they ask for the
+sums below, which are small however many rows there are, and for a sample, on which they take the curvature.
+`DualRows` is all that a new home for rows has to offer, and `tests/rows_contract.py` is what it has to pass.
 """
 
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from evenhand._kernels.chunks import chunk_bounds, map_chunks
-from evenhand._kernels.softmax import curvature, moments, variances_into
+from evenhand._kernels.softmax import moments
 from evenhand._utils.typing import FloatArray, IntArray
 
 
@@ -44,17 +44,6 @@ class DualRows(Protocol):
 
     def moments(self, loadings: FloatArray, offset: FloatArray, *, whole: bool = False) -> PolicyMoments:
         """Moments of the kept imbalances; with `whole` also of the features, and last of a one."""
-        ...
-
-    def curvature(self, loadings: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """`E[u_s u_t pi_l pi_k]` for k >= l and `E[u_s u_t pi_l]`, for each pair s <= t of imbalances u.
-
-        Shapes (n_pairs, n_atoms, n_atoms) and (n_pairs, n_atoms). Probabilities under 1e-9 may be left out.
-        """
-        ...
-
-    def variances(self, loadings: FloatArray, offset: FloatArray, values: FloatArray) -> FloatArray:
-        """`E[u u^T Var_pi(values)]`, (n_kept, n_kept), for one value at each atom."""
         ...
 
     def mean_constant(self) -> float:
@@ -109,38 +98,6 @@ class MemoryRows:
             columns += part_columns
             peak += part_peak
         return PolicyMoments(smooth, columns, peak)
-
-    def curvature(self, loadings: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """`E[u_s u_t pi_l pi_k]` for k >= l and `E[u_s u_t pi_l]`, for each pair s <= t of imbalances u."""
-
-        def run(start: int, stop: int) -> tuple[FloatArray, FloatArray]:
-            result: tuple[FloatArray, FloatArray] = curvature(
-                self.design, self.weights, loadings, offset, self.n_kept, start, stop
-            )
-            return result
-
-        n_pairs, n_atoms = self.n_kept * (self.n_kept + 1) // 2, len(offset)
-        outer, mass = np.zeros((n_pairs, n_atoms, n_atoms)), np.zeros((n_pairs, n_atoms))
-        for part_outer, part_mass in map_chunks(run, self.n_rows, 4 * n_atoms):
-            outer += part_outer
-            mass += part_mass
-        return outer, mass
-
-    def variances(self, loadings: FloatArray, offset: FloatArray, values: FloatArray) -> FloatArray:
-        """`E[u u^T Var_pi(values)]`, (n_kept, n_kept), for one value at each atom."""
-
-        def run(start: int, stop: int) -> FloatArray:
-            rows = np.ascontiguousarray(self.design[:, start:stop])
-            spread = np.empty(stop - start)
-            variances_into(spread, rows, loadings, offset, values, 0, stop - start)
-            kept = rows[: self.n_kept]
-            part: FloatArray = (kept * (self.weights[start:stop] * spread)) @ kept.T
-            return part
-
-        total = np.zeros((self.n_kept, self.n_kept))
-        for part in map_chunks(run, self.n_rows, 2 * len(offset)):
-            total += part
-        return total
 
     def mean_constant(self) -> float:
         """Mean of the cost that no atom changes."""

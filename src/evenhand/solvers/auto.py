@@ -10,7 +10,7 @@ from evenhand.solvers.batch import Batch
 from evenhand.solvers.lbfgs import Lbfgs
 from evenhand.solvers.result import Status
 
-WIDEST = 2_500  # multipliers: their dense Hessian takes 50 MB, and one factorisation of it a second
+WIDEST = 20_000  # multipliers: a tenth of their Hessian, which sharp policies do not fill, takes 300 MB
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""A deterministic solver for stored rows: proximal Newton, warm-started on subsamples.
+"""A deterministic solver: proximal Newton, warm-started on subsamples.
 
 Each step minimises the exact second-order model of the smooth part plus the penalty, with damping
-that asks neighbouring atoms to move together, and is accepted when the objective falls as the model
-said. Cold starts climb a ladder: first a few thousand rows at a low beta, then beta up to its value,
-then more and more rows, each stage from the last one's solution and only as precise as its sample
+that asks neighbouring atoms to move together, and goes as far that way as the objective falls. Cold starts
+climb a ladder: first a few thousand rows and few atoms at a low beta, then beta up to its value and all
+atoms, then more and more rows, each stage from the last one's solution and only as precise as its sample
 deserves. What lost against it is in `docs/solvers.md`.
 """
 
@@ -13,17 +13,26 @@ from typing import ClassVar, Self
 import numpy as np
 
 from evenhand._utils.typing import FloatArray, IntArray
-from evenhand.dual.objective import Evaluation, evaluate, hessian, hessian_work, optimality_error, penalty
-from evenhand.dual.parity import matrix
+from evenhand.dual.band import Band
+from evenhand.dual.coarse import Coarse
+from evenhand.dual.curvature import hessian, hessian_work
+from evenhand.dual.objective import Evaluation, evaluate, optimality_error, penalty
+from evenhand.dual.operators import Cumulative, matrix
 from evenhand.dual.problem import DualProblem
+from evenhand.dual.rows import MemoryRows
 from evenhand.solvers.base import Solver
 from evenhand.solvers.quadratic import solve_model
 from evenhand.solvers.result import Status
 
 _ROUNDING = 1e-12  # relative decrease of the objective that can still be told from rounding
 _ZERO_SLACK = 1e-12  # smaller tolerances are solved as zero: a float cannot tell them apart
-_RIDGE = 1e-10  # keeps the model positive definite on atoms that nobody uses
+_RIDGE = (
+    1e-7  # holds multipliers that no row tells apart; more slows the last steps, less lets rounding move them
+)
 _ACCEPT, _TRUST = 0.1, 0.7  # shares of the promised decrease: to accept a step, to damp less
+_SHORT = 0.3  # share of the promise under which a shorter step is looked for
+_LINE_STEPS = 5  # lengths that are tried
+_LEVEL = 0.25  # share of the first slope at which a length is good enough
 _FAST = 0.3  # factor by which a step should cut the error; a worse one asks for a better Hessian
 _FIRST_DAMPING, _LEAST_DAMPING, _DAMPING_FACTOR = 0.3, 1e-2, 6.0  # measured: fewest passes in all
 _MOST_DAMPING = 1e6  # steps are then too short to matter: the solver has stalled
@@ -36,6 +45,9 @@ class Stage:
     problem: DualProblem
     curvature_rows: DualProblem  # the rows that the Hessian is taken on
     tol: float
+    atoms: Coarse  # those of the problem, among all
+    widening: float  # factor on the tolerances of all groups
+    smoother: Band  # the metric of the damping
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +61,6 @@ class BatchState:
     point: FloatArray  # Phi of the binding groups, (n_constraints, n_binding)
     now: Evaluation
     damping: float
-    smoother: FloatArray  # the metric of the damping
     n_iter: int
     n_gradient_rows: int
     stalled: bool
@@ -57,8 +68,9 @@ class BatchState:
     @property
     def multipliers(self) -> FloatArray:
         """Phi for all groups: the others follow from the binding ones and need no multiplier."""
-        out = np.zeros((self.point.shape[0], len(self.slack)))
-        out[:, self.binding] = self.point
+        point = self.stages[0].atoms.carry(self.point, self.stages[-1].atoms)
+        out = np.zeros((len(point), len(self.slack)))
+        out[:, self.binding] = point
         return out
 
 
@@ -74,7 +86,7 @@ class Batch(Solver[BatchState]):
     max_iter: int = 500
     first_rows: int = 4096
     row_growth: int = 8
-    first_temperature: float = 200.0
+    first_temperature: float = 20.0
     temperature_growth: float = 4.0
     curvature_rows: int = 32_768
     curvature_work: int = 100_000_000  # steps of its innermost loop that a Hessian may cost
@@ -89,18 +101,18 @@ class Batch(Solver[BatchState]):
             problem, mixing=np.ascontiguousarray(problem.mixing[:, binding]), slack=slack[binding]
         )
         stages = self._stages(reduced) if start is None else (self._stage(reduced, self.tol),)
-        point = np.zeros(reduced.multipliers_shape) if start is None else _carry(problem, start, binding)
+        first = stages[0].problem
+        point = np.zeros(first.multipliers_shape) if start is None else _carry(problem, start, binding)
         return BatchState(
             stages=stages,
             binding=binding,
             slack=slack,
             onto_all=np.linalg.pinv(reduced.mixing) @ problem.mixing,
             point=point,
-            now=evaluate(stages[0].problem, point),
+            now=evaluate(first, point),
             damping=_FIRST_DAMPING if start is None else 0.0,
-            smoother=_smoother(reduced),
             n_iter=0,
-            n_gradient_rows=stages[0].problem.n_rows,
+            n_gradient_rows=first.n_rows,
             stalled=False,
         )
 
@@ -156,21 +168,30 @@ class Batch(Solver[BatchState]):
             temperatures.append(temperatures[-1] / self.temperature_growth)
         climb = [rows[-1].at_temperature(beta) for beta in temperatures[:0:-1]] + rows[::-1]
         loose = [max(self.tol, 0.05 / np.sqrt(stage.n_rows)) for stage in climb[:-1]]
-        return tuple(self._stage(stage, tol) for stage, tol in zip(climb, [*loose, self.tol], strict=True))
+        tols = [*loose, self.tol]
+        return tuple(
+            self._stage(stage, tol, stage.temperature < problem.temperature)
+            for stage, tol in zip(climb, tols, strict=True)
+        )
 
-    def _stage(self, problem: DualProblem, tol: float) -> Stage:
+    def _stage(self, problem: DualProblem, tol: float, is_soft: bool = False) -> Stage:
+        atoms = Coarse.enough_for(problem, problem.temperature) if is_soft else Coarse.all_of(problem)
+        coarse = atoms.problem(problem)
         n_rows = min(self.curvature_rows, max(4096, self.curvature_work // hessian_work(problem)))
-        if problem.n_rows <= n_rows:
-            return Stage(problem, problem, tol)
-        return Stage(problem, problem.sample(n_rows), tol)
+        widening = atoms.widening(problem)
+        return Stage(coarse, _stored(coarse, n_rows), tol, atoms, widening, _smoother(coarse))
+
+
+def _stored(problem: DualProblem, n_rows: int) -> DualProblem:
+    """The problem on `n_rows` rows in memory, or on all where there are no more."""
+    if problem.n_rows <= n_rows and isinstance(problem.rows, MemoryRows):
+        return problem
+    return problem.sample(min(n_rows, problem.n_rows))
 
 
 def _with_more_curvature(stage: Stage) -> Stage:
     """The stage with a Hessian on four times as many rows, for when the sample's is not good enough."""
-    problem = stage.problem
-    n_rows = 4 * stage.curvature_rows.n_rows
-    rows = problem if n_rows >= problem.n_rows else problem.sample(n_rows)
-    return replace(stage, curvature_rows=rows)
+    return replace(stage, curvature_rows=_stored(stage.problem, 4 * stage.curvature_rows.n_rows))
 
 
 def binding_groups(mixing: FloatArray, slack: FloatArray) -> IntArray:
@@ -196,19 +217,22 @@ def _carry(problem: DualProblem, start: FloatArray, binding: IntArray) -> FloatA
     return carried
 
 
-def _smoother(problem: DualProblem) -> FloatArray:
+def _smoother(problem: DualProblem) -> Band:
     """Metric over Phi in which the tilts of neighbouring atoms move together."""
     steps = np.diff(np.eye(problem.n_atoms), axis=0)
-    operator = matrix(problem.parity.operator)
-    laplacian = steps.T @ steps + 1e-3 * np.eye(problem.n_atoms)
-    metric = operator @ laplacian @ operator.T
-    return np.kron(np.eye(problem.n_groups), metric / np.maximum(np.diag(metric).max(), 1e-300))
+    operator = problem.parity.operator
+    # Of sums up to each atom differences of tilts are all there is: their metric is a diagonal as it stands.
+    rest = 0.0 if isinstance(operator, Cumulative) else 1e-3
+    rows = matrix(operator)
+    metric: FloatArray = rows @ (steps.T @ steps + rest * np.eye(problem.n_atoms)) @ rows.T
+    metric /= max(float(np.diag(metric).max()), 1e-300)
+    return Band.of_matrix(np.asarray(np.kron(metric, np.eye(problem.n_groups)), np.float64))
 
 
 def _error(stage: Stage, state: BatchState) -> float:
     """The optimality error, with the excess of the groups that were not solved for."""
     violation = stage.problem.parity.norm.value(state.now.violation @ state.onto_all)
-    excess = float((violation - state.slack).max())
+    excess = float((violation - stage.widening * state.slack).max())
     return max(excess, optimality_error(stage.problem, state.point, state.now))
 
 
@@ -218,45 +242,91 @@ def _converged(stage: Stage, state: BatchState) -> bool:
 
 def _advance(state: BatchState) -> BatchState:
     """Carry the point over to the next stage."""
-    stages = state.stages[1:]
+    before, *stages = state.stages
+    point = before.atoms.carry(state.point, stages[0].atoms)
     return replace(
         state,
-        stages=stages,
-        now=evaluate(stages[0].problem, state.point),
+        stages=tuple(stages),
+        point=point,
+        now=evaluate(stages[0].problem, point),
         n_gradient_rows=state.n_gradient_rows + stages[0].problem.n_rows,
         stalled=False,
     )
 
 
 def _newton_step(stage: Stage, state: BatchState) -> BatchState:
-    """Minimise the model, damping it until the step does a fair share of what the model promised."""
+    """Minimise the model and go that way; damp it more where the objective does not fall as it said."""
     problem = stage.problem
     curvature = hessian(stage.curvature_rows, state.point)
     # A policy that is all on one atom has no curvature; tilts of order one still need a scale.
     unit = float(np.abs(matrix(problem.parity.operator)).max()) ** 2
-    largest = max(float(np.diag(curvature).max()), unit * min(1.0, problem.temperature))
-    here, slope = state.point.T, state.now.violation.T
-    damping, n_rows = state.damping, state.n_gradient_rows
+    largest = max(float(curvature.diagonal.max()), unit * min(1.0, problem.temperature))
+    damping = state.damping
     while damping < _MOST_DAMPING:
-        model = curvature + (damping + _RIDGE) * largest * state.smoother
-        linear = slope - (model @ here.ravel()).reshape(here.shape)
-        there = solve_model(problem.parity.norm, model, linear, problem.slack, here)
-        move = (there - here).ravel()
-        promise = penalty(problem, here.T) - penalty(problem, there.T)
-        promise -= float(slope.ravel() @ move + 0.5 * move @ model @ move)
-        n_rows += problem.n_rows
-        after = replace(
-            state,
-            point=np.ascontiguousarray(there.T),
-            now=evaluate(problem, there.T),
-            n_gradient_rows=n_rows,
-        )
+        model = curvature + stage.smoother * ((damping + _RIDGE) * largest)
+        pull = (model @ state.point.ravel()).reshape(state.point.shape)
+        linear = state.now.violation - pull
+        there = solve_model(problem.parity.norm, model, linear, problem.slack, state.point)
+        move = there - state.point
+        if not move.any():  # floats know no better point of this model
+            damping = max(_DAMPING_FACTOR * damping, _LEAST_DAMPING)
+            continue
+        change = penalty(problem, there) - penalty(problem, state.point)
+        slope = float((state.now.violation * move).sum()) + change
+        promise = -slope - 0.5 * float(move.ravel() @ (model @ move.ravel()))
+        after, length = _along(stage, state, move, slope, change, promise)
         share = _share_of_promise(stage, state, after, promise)
-        if share > _ACCEPT:
-            damping = damping / _DAMPING_FACTOR if share > _TRUST else damping
-            return replace(after, damping=damping if damping > _LEAST_DAMPING / 1e4 else 0.0)
+        if share > _ACCEPT * length:
+            return replace(after, damping=_next_damping(damping, length, share))
+        state = replace(state, n_gradient_rows=after.n_gradient_rows)
         damping = max(_DAMPING_FACTOR * damping, _LEAST_DAMPING)
-    return replace(state, n_gradient_rows=n_rows, stalled=True)
+    return replace(state, stalled=True)
+
+
+def _next_damping(damping: float, length: float, share: float) -> float:
+    """More where the model went too far, less where it kept its word, much less where it was too timid."""
+    if length < 0.25:
+        return max(4.0 * damping, 1e-4)
+    if share > _TRUST and length == 1.0:
+        damping /= _DAMPING_FACTOR**2 if share > 1.0 else _DAMPING_FACTOR
+    return damping if damping > _LEAST_DAMPING / 1e4 else 0.0
+
+
+def _along(
+    stage: Stage, state: BatchState, move: FloatArray, slope: float, change: float, promise: float
+) -> tuple[BatchState, float]:
+    """The step, or as much of it as lowers the objective best, and its length.
+
+    `slope` is that of the objective at the start, with the penalty as if it changed by `change` at an even
+    pace: it is convex, so that never promises too much.
+    """
+    problem = stage.problem
+
+    def at(length: float, before: BatchState) -> tuple[BatchState, float]:
+        point = state.point + length * move
+        now = evaluate(problem, point)
+        n_rows = before.n_gradient_rows + problem.n_rows
+        after = replace(state, point=point, now=now, n_gradient_rows=n_rows)
+        return after, float((now.violation * move).sum()) + change
+
+    after, steepness = at(1.0, state)
+    if _share_of_promise(stage, state, after, promise) > _SHORT or not slope < 0.0 < steepness:
+        return after, 1.0
+    best, best_length = after, 1.0
+    low, high, low_slope, high_slope = 0.0, 1.0, slope, steepness
+    for _ in range(_LINE_STEPS):
+        share = min(max(low_slope / (low_slope - high_slope), 0.1), 0.9)
+        length = low + share * (high - low)
+        after, steepness = at(length, after)
+        if after.now.value < best.now.value:
+            best, best_length = after, length
+        if abs(steepness) < _LEVEL * abs(slope):
+            break
+        if steepness < 0.0:
+            low, low_slope = length, steepness
+        else:
+            high, high_slope = length, steepness
+    return replace(best, n_gradient_rows=after.n_gradient_rows), best_length
 
 
 def _share_of_promise(stage: Stage, state: BatchState, after: BatchState, promise: float) -> float:

@@ -2,30 +2,22 @@
 
     min_x  1/2 x^T H x + c^T x + sum_s epsilon_s * dualnorm(x_s)
 
-`solve_model` is registered for each norm; a new norm of `parity.py` adds its own.
+`solve_model` is registered for each norm; a new norm of `parity.py` adds its own. Constraints and groups lie
+as in Phi, (n_constraints, n_groups), and H is over Phi raveled.
 """
 
-from abc import ABC, abstractmethod
 from functools import singledispatch
 
 import numpy as np
 
-from evenhand._kernels.quadratic import (
-    active_set_into,
-    interior_gap,
-    interior_start_into,
-    interior_step_into,
-)
-from evenhand._kernels.quadratic_blocks import (
-    block_active_set_into,
-    block_interior_gap,
-    block_interior_start_into,
-    block_interior_step_into,
-)
-from evenhand._utils.typing import FloatArray
+from evenhand._utils.typing import BoolArray, FloatArray, IntArray
+from evenhand.dual.band import Band
 from evenhand.dual.parity import L1Norm, Norm, SupNorm
+from evenhand.solvers.interior import HeightState
 
-_ACTIVE_SET_STEPS = 12
+_FACE_STEPS = 15
+_LENGTHS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01)  # of a step within a face
+_GUESSES = 12
 _INTERIOR_STEPS = 50
 _RELATIVE_GAP = 1e-10
 _CROSSINGS = (1e-3, 1e-6)  # relative gaps at which the interior point asks the active set again
@@ -35,43 +27,133 @@ _TINY = 1e-300
 
 @singledispatch
 def solve_model(
-    norm: Norm, hessian: FloatArray, linear: FloatArray, slack: FloatArray, start: FloatArray
+    norm: Norm, hessian: Band, linear: FloatArray, slack: FloatArray, start: FloatArray
 ) -> FloatArray:
     """Minimiser of the model.
 
-    `hessian` (n_groups * n_constraints,) squared is positive definite; `linear` and `start` have
-    shape (n_groups, n_constraints), `slack` (n_groups,).
+    `hessian` is positive definite; `linear` and `start` have shape (n_constraints, n_groups), `slack`
+    (n_groups,).
     """
     raise TypeError(f"No step is known for the norm {type(norm).__name__}: register one with solve_model.")
 
 
 @solve_model.register
-def _(
-    norm: SupNorm, hessian: FloatArray, linear: FloatArray, slack: FloatArray, start: FloatArray
-) -> FloatArray:
+def _(norm: SupNorm, hessian: Band, linear: FloatArray, slack: FloatArray, start: FloatArray) -> FloatArray:
     """Sums of absolute values."""
-    each = np.repeat(slack, linear.shape[1])
+    each = np.tile(slack, len(linear))
     return AbsoluteModel(hessian, linear.ravel(), each).solve(start.ravel()).reshape(linear.shape)
 
 
 @solve_model.register
-def _(
-    norm: L1Norm, hessian: FloatArray, linear: FloatArray, slack: FloatArray, start: FloatArray
-) -> FloatArray:
+def _(norm: L1Norm, hessian: Band, linear: FloatArray, slack: FloatArray, start: FloatArray) -> FloatArray:
     """Largest absolute values, one for each group."""
     found = HeightModel(hessian, linear.ravel(), norm.radius(slack)).solve(start.ravel())
     return found.reshape(linear.shape)
 
 
-class Model(ABC):
-    """A quadratic with a penalty: an active-set guess, exact once it is right, or a safe method.
+class AbsoluteModel:
+    """`1/2 x^T H x + c^T x + sum_j e_j |x_j|`.
 
-    The guess costs one linear solve a try and mostly needs three to six; where it goes in circles, the
-    interior point takes over, which needs no luck.
+    Newton's step on the face that x and the slope at it span, where every entry has a sign or stays zero.
+    Entries that would change their sign end at zero, and the others move as is best then. From one minimiser
+    to the next it mostly takes one to three such steps, each of one or two factorisations.
     """
 
-    def __init__(self, hessian: FloatArray, linear: FloatArray, slack: FloatArray) -> None:
-        self.terms = np.ascontiguousarray(hessian), linear, slack
+    def __init__(self, hessian: Band, linear: FloatArray, slack: FloatArray) -> None:
+        self.hessian, self.linear, self.slack = hessian, linear, slack
+
+    def solve(self, start: FloatArray) -> FloatArray:
+        """The minimiser, or a point below `start` on the way to it, or `start` if floats know none."""
+        x, settled = start, np.full(len(start), np.nan)
+        for _ in range(_FACE_STEPS):
+            slope = self.hessian @ x + self.linear
+            signs = self._face(x, slope)
+            if np.array_equal(signs, settled):
+                break
+            try:
+                lower, is_whole = self._lower_point(x, signs, slope)
+            except np.linalg.LinAlgError:  # not positive definite in floats
+                break
+            if lower is None:
+                break
+            x = lower
+            settled = np.where(self.slack > 0.0, np.sign(x), 1.0) if is_whole else settled
+        return x
+
+    def _face(self, x: FloatArray, slope: FloatArray) -> FloatArray:
+        """Signs of the entries that may move; those without a price move freely, and count as positive."""
+        idle = np.where(np.abs(slope) > self.slack, -np.sign(slope), 0.0)
+        return np.where(self.slack > 0.0, np.where(x != 0.0, np.sign(x), idle), 1.0)
+
+    def _crosses(self, there: FloatArray, signs: FloatArray) -> BoolArray:
+        """Entries of another sign than their face's."""
+        return (there * signs < 0.0) & (self.slack > 0.0)
+
+    def _lower_point(
+        self, x: FloatArray, signs: FloatArray, slope: FloatArray
+    ) -> tuple[FloatArray | None, bool]:
+        """A point below x on the face, if there is one, and whether it is the face's lowest."""
+        right = -(slope + self.slack * signs)
+        move = self._solve_at(np.flatnonzero(signs), right)
+        for bold in (True, False):
+            move = (
+                self._without_crossing(x, move, signs, right)
+                if bold
+                else self._without_blocked(x, signs, right)
+            )
+            for length in _LENGTHS:
+                there = x + length * move
+                crosses = self._crosses(there, signs)
+                there[crosses] = 0.0
+                step = there - x
+                change = float(step @ (slope + 0.5 * (self.hessian @ step)))
+                if change + float(self.slack @ (np.abs(there) - np.abs(x))) < 0.0:
+                    return there, length == 1.0 and not crosses.any()
+        return None, False
+
+    def _without_crossing(
+        self, x: FloatArray, move: FloatArray, signs: FloatArray, right: FloatArray
+    ) -> FloatArray:
+        """The move where entries that would cross end at zero, and the others do what is best then."""
+        crosses = self._crosses(x + move, signs)
+        if not crosses.any():
+            return move
+        to_zero = np.where(crosses, -x, 0.0)
+        return to_zero + self._solve_at(
+            np.flatnonzero((signs != 0.0) & ~crosses), right - self.hessian @ to_zero
+        )
+
+    def _without_blocked(self, x: FloatArray, signs: FloatArray, right: FloatArray) -> FloatArray:
+        """The move without entries that stand at zero and would leave their face: it goes down at first."""
+        free = signs != 0.0
+        while True:
+            move = self._solve_at(np.flatnonzero(free), right)
+            blocked = free & (x == 0.0) & self._crosses(move, signs)
+            if not blocked.any():
+                return move
+            free &= ~blocked
+
+    def _solve_at(self, places: IntArray, right: FloatArray) -> FloatArray:
+        """The solution where only the entries at `places` move."""
+        move = np.zeros(len(right))
+        if len(places):
+            move[places] = self.hessian.restricted(places).factor().solve(right[places])
+        return move
+
+
+_OFF = 2.0  # beside the signs +1 and -1 of entries at the height of their group, and 0 of free ones
+
+
+class HeightModel:
+    """`1/2 x^T H x + c^T x + sum_s e_s max_j |x_js|`, one e_s for each of the groups that take turns in x.
+
+    A guess says which entries are at the height of their group, with which sign; a group may be off. A group
+    without a price e_s is free. The minimiser of a guess is one linear solve and mostly right after three to
+    six; where guesses go in circles, the interior point takes over, which needs no luck.
+    """
+
+    def __init__(self, hessian: Band, linear: FloatArray, slack: FloatArray) -> None:
+        self.hessian, self.linear, self.slack = hessian, linear, slack
 
     def solve(self, start: FloatArray) -> FloatArray:
         """The minimiser."""
@@ -80,105 +162,95 @@ class Model(ABC):
 
     def by_active_set(self, start: FloatArray) -> FloatArray | None:
         """The minimiser, or None where the guesses go in circles."""
-        x = start.copy()
-        try:
-            return x if self._guess_into(x) else None
-        except np.linalg.LinAlgError:  # not positive definite in floats
-            return None
+        x, heights = start, self._heights(start)
+        tried, last = set[bytes](), b""
+        for _ in range(_GUESSES):
+            places = self._guess(x, heights)
+            now = places.tobytes()
+            if now == last:
+                return x
+            if now in tried:
+                return None
+            tried.add(now)
+            last = now
+            try:
+                x, heights = self._solve_at(places)
+            except np.linalg.LinAlgError:  # not positive definite in floats
+                return None
+        return None
 
     def by_interior_point(self, start: FloatArray) -> FloatArray:
         """The minimiser, by Mehrotra's method; once close, the active set is asked again."""
-        state = self._inside(start, max(float(np.abs(start).max()), _FIRST_SIZE))
-        first_gap = max(self._gap(state), _TINY)
+        state = HeightState.at(start, self.slack, max(float(np.abs(start).max()), _FIRST_SIZE))
+        first_gap = max(state.gap, _TINY)
         crossings = list(_CROSSINGS)
         for _ in range(_INTERIOR_STEPS):
-            relative_gap = self._gap(state) / first_gap
+            relative_gap = state.gap / first_gap
             if relative_gap < _RELATIVE_GAP:
                 break
             if crossings and relative_gap < crossings[0]:
                 del crossings[0]
-                found = self.by_active_set(self._rounded(state))
+                found = self.by_active_set(state.rounded(self.slack))
                 if found is not None:
                     return found
             try:
-                self._step_into(state)
+                state = state.step(self.hessian, self.linear, self.slack)
             except np.linalg.LinAlgError:  # the scaling has outgrown the floats: as close as it gets
                 break
-        return self._rounded(state)
+        return state.rounded(self.slack)
 
-    @abstractmethod
-    def _guess_into(self, x: FloatArray) -> bool:
-        """Replace x by the minimiser; False where the guesses go in circles."""
+    def _heights(self, x: FloatArray) -> FloatArray:
+        heights: FloatArray = np.abs(self._by_group(x)).max(axis=0)
+        return heights
 
-    @abstractmethod
-    def _inside(self, start: FloatArray, size: float) -> tuple[FloatArray, ...]:
-        """State of the interior point at `start`, `size` away from the bounds."""
+    def _by_group(self, x: FloatArray) -> FloatArray:
+        return x.reshape(-1, len(self.slack))
 
-    @abstractmethod
-    def _gap(self, state: tuple[FloatArray, ...]) -> float:
-        """Complementarity that is left."""
+    def _guess(self, x: FloatArray, heights: FloatArray) -> FloatArray:
+        """An entry is at the height where the step that it would like to take ends above it.
 
-    @abstractmethod
-    def _step_into(self, state: tuple[FloatArray, ...]) -> None:
-        """One iteration of Mehrotra's method."""
+        A group is off (all zero) after a height below zero, and comes back when its slopes are worth more
+        than its price.
+        """
+        curvature = np.maximum(self.hessian.diagonal, _TINY)
+        slope = self.hessian @ x + self.linear
+        wanted = self._by_group(curvature * x - slope)
+        above = np.abs(wanted) - self._by_group(curvature) * heights
+        signs = np.where(wanted > 0.0, 1.0, -1.0)
+        places = np.where(above > 0.0, signs, 0.0)
+        groups = np.arange(len(self.slack))
+        farthest = above.argmax(axis=0)  # something has to carry the price
+        places[farthest, groups] = signs[farthest, groups]
+        worth = np.abs(self._by_group(slope)).sum(axis=0)
+        places[:, (heights < 0.0) | ((heights == 0.0) & (worth <= self.slack))] = _OFF
+        places[:, self.slack == 0.0] = 0.0
+        return places.ravel()
 
-    @abstractmethod
-    def _rounded(self, state: tuple[FloatArray, ...]) -> FloatArray:
-        """The state's x, exactly where the penalty has its kinks if the multipliers say so."""
+    def _solve_at(self, places: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Entries at a height are one unknown for each group; the free ones are eliminated first."""
+        at_height = np.abs(places) == 1.0
+        signs = self._by_group(np.where(at_height, places, 0.0))
+        carried = np.flatnonzero((signs != 0.0).any(axis=0))  # groups with a height
+        spread = np.zeros((len(places), len(carried)))  # x = spread @ heights + free entries
+        self._spread_into(spread, signs, carried)
+        pull = self.hessian @ spread
+        free = np.flatnonzero(places == 0.0)
+        matrix, right = spread.T @ pull, -(spread.T @ self.linear) - self.slack[carried]
+        x, heights = np.zeros(len(places)), np.zeros(len(self.slack))
+        if len(free):
+            factor = self.hessian.restricted(free).factor()
+            solved = factor.solve(np.column_stack([pull[free], -self.linear[free]]))
+            matrix = matrix - pull[free].T @ solved[:, :-1]
+            right = right - pull[free].T @ solved[:, -1]
+        if len(carried):
+            found = np.linalg.solve(matrix, right)
+            heights[carried] = found
+            x += spread @ found
+        if len(free):
+            x[free] = solved[:, -1] - solved[:, :-1] @ heights[carried]
+        return x, heights
 
-
-class AbsoluteModel(Model):
-    """`1/2 x^T H x + c^T x + sum_j e_j |x_j|`."""
-
-    def _guess_into(self, x: FloatArray) -> bool:
-        return bool(active_set_into(x, *self.terms, _ACTIVE_SET_STEPS))
-
-    def _inside(self, start: FloatArray, size: float) -> tuple[FloatArray, ...]:
-        state = np.zeros((6, len(start)))
-        state[0] = start
-        interior_start_into(state, *self.terms, size)
-        return (state,)
-
-    def _gap(self, state: tuple[FloatArray, ...]) -> float:
-        return float(interior_gap(*state))
-
-    def _step_into(self, state: tuple[FloatArray, ...]) -> None:
-        interior_step_into(*state, *self.terms)
-
-    def _rounded(self, state: tuple[FloatArray, ...]) -> FloatArray:
-        """Zeros where the multipliers are small against the room that is left."""
-        x, _, up, down, to_high, to_low = state[0]
-        room = np.minimum(to_high, to_low) / (to_high + to_low)
-        pull = np.maximum(up, down)
-        return np.where((self.terms[2] > 0) & (room > pull / max(float(pull.max()), _TINY)), 0.0, x)
-
-
-class HeightModel(Model):
-    """`1/2 x^T H x + c^T x + sum_s e_s max_j |x_sj|`, x block by block."""
-
-    def _guess_into(self, x: FloatArray) -> bool:
-        return bool(block_active_set_into(x, *self.terms, _ACTIVE_SET_STEPS))
-
-    def _inside(self, start: FloatArray, size: float) -> tuple[FloatArray, ...]:
-        state, heights = np.zeros((5, len(start))), np.zeros(len(self.terms[2]))
-        state[0] = start
-        block_interior_start_into(state, heights, self.terms[2], size)
-        return state, heights
-
-    def _gap(self, state: tuple[FloatArray, ...]) -> float:
-        return float(block_interior_gap(state[0]))
-
-    def _step_into(self, state: tuple[FloatArray, ...]) -> None:
-        block_interior_step_into(*state, *self.terms)
-
-    def _rounded(self, state: tuple[FloatArray, ...]) -> FloatArray:
-        """At the height of their block where the multipliers are large against the room that is left."""
-        (x, up, down, to_high, to_low), heights = state
-        n_blocks = len(heights)
-        pull = np.maximum(up, down).reshape(n_blocks, -1)
-        room = (np.minimum(to_high, to_low) / (to_high + to_low)).reshape(n_blocks, -1)
-        touches = room < pull / np.maximum(pull.max(axis=1, keepdims=True), _TINY)
-        blocks = x.reshape(n_blocks, -1)
-        ends = np.where(to_high < to_low, 1.0, -1.0).reshape(n_blocks, -1) * heights[:, None]
-        boxed = (self.terms[2] > 0)[:, None]
-        return np.where(boxed & touches, ends, blocks).ravel()
+    def _spread_into(self, spread: FloatArray, signs: FloatArray, carried: IntArray) -> None:
+        blocks = spread.reshape(*signs.shape, len(carried))
+        for column, group in enumerate(carried):
+            blocks[:, group, column] = signs[:, group]

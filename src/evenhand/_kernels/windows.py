@@ -1,0 +1,88 @@
+"""Second moments of sharp policies: each row touches the few atoms that it may be given, and no others.
+
+A row's window is the shortest run of atoms that holds all of its probabilities worth counting. Blocks are
+filled inside windows alone, so that they cost rows x window^2 x pairs, however many atoms there are.
+"""
+
+import numpy as np
+from numba import njit
+
+from evenhand._kernels.softmax import LANES, softmax_block_into, workspace
+
+NEGLIGIBLE = 1e-8  # probability below which a row is not said to touch an atom
+
+_VECTORISE = {"nogil": True, "cache": True, "fastmath": True, "error_model": "numpy"}
+_PLAIN = {"nogil": True, "cache": True, "error_model": "numpy"}
+
+
+@njit(**_PLAIN)
+def windows(design, loadings, offset, start, stop):
+    """First atoms and sizes of the windows of rows `start : stop`, and the probabilities in them."""
+    n_atoms = loadings.shape[0]
+    logits, top, total, exponents, scales, lanes = workspace(n_atoms, design.shape[0], design)
+    firsts = np.empty(stop - start, np.int64)
+    sizes = np.empty(stop - start, np.int64)
+    values = np.empty((stop - start) * min(n_atoms, 8) + n_atoms)
+    filled = 0
+    for block in range(start, stop, LANES):
+        n_lanes = min(LANES, stop - block)
+        softmax_block_into(
+            logits, top, total, exponents, scales, lanes, design, loadings, offset, block, n_lanes
+        )
+        for r in range(n_lanes):
+            low, high = n_atoms, 0
+            least = NEGLIGIBLE * total[r]
+            for atom in range(n_atoms):
+                if logits[atom, r] > least:
+                    low = min(low, atom)
+                    high = atom + 1
+            if filled + high - low > len(values):
+                values = np.concatenate((values, np.empty_like(values)))
+            for atom in range(low, high):
+                values[filled] = logits[atom, r] / total[r]
+                filled += 1
+            firsts[block - start + r] = low
+            sizes[block - start + r] = high - low
+    return firsts, sizes, values[:filled].copy()
+
+
+@njit(**_VECTORISE)
+def _add_into(target, scale, products):
+    for k in range(len(products)):
+        target[k] += scale * products[k]
+
+
+@njit(**_PLAIN)
+def add_blocks_into(blocks, design, weights, firsts, sizes, values, start, n_kept, cumulative):
+    """Add `w u_s u_t Cov_pi(a, a + d)` of every row to `blocks[a, d]`, for each pair s <= t of imbalances u.
+
+    The covariance is that of `1{Y = atom a}`, or with `cumulative` of `1{Y <= atom a}`. Windows are those of
+    the rows from `start` on.
+    """
+    products = np.empty(n_kept * (n_kept + 1) // 2)
+    filled = 0
+    for i in range(len(firsts)):
+        low, size = firsts[i], sizes[i]
+        row = values[filled : filled + size]
+        filled += size
+        if size == 1:
+            continue
+        pair = 0
+        for s in range(n_kept):
+            for t in range(s, n_kept):
+                products[pair] = weights[start + i] * design[s, start + i] * design[t, start + i]
+                pair += 1
+        if cumulative:
+            below = 0.0
+            for a in range(size - 1):
+                below += row[a]
+                up_to = below
+                for b in range(a, size - 1):
+                    if b > a:
+                        up_to += row[b]
+                    _add_into(blocks[low + a, b - a], below * (1.0 - up_to), products)
+        else:
+            for a in range(size):
+                _add_into(blocks[low + a, 0], row[a] * (1.0 - row[a]), products)
+                for b in range(a + 1, size):
+                    _add_into(blocks[low + a, b - a], -row[a] * row[b], products)
