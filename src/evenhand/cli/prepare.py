@@ -125,7 +125,7 @@ def prepare(asked: Learning, terminal: Terminal) -> Prepared:
     table = read_table(asked.source)
     kinds = find_kinds(table, asked.parts)
     task, note = find_task(asked.task, table, str(asked.parts.target))
-    rows, notes = read_rows(table, asked.parts, kinds, task.read_target)
+    rows, notes = read_rows(table, asked.parts, kinds, task.read_target, to_learn=True)
     for each in filter(None, (note, *notes)):
         terminal.note(each)
     rows = check_groups(rows, asked.min_group_size, merge=asked.merge_small)
