@@ -20,8 +20,8 @@ NAMES = {False: "Without the group", True: "With the group"}
 LAW = (
     "Which of the two may be used is a question of law, which differs by place and purpose: where decisions "
     "may not depend on a protected attribute, as is often so in hiring, credit, housing and insurance, "
-    "predictions with the group may be forbidden even if they would help; where positive action or a study is "
-    "allowed, they may not be. Neither makes a decision lawful by itself: ask a lawyer."
+    "predictions with the group may be forbidden even if they would help; where positive action or a study "
+    "is allowed, they may not be. Neither makes a decision lawful by itself: ask a lawyer."
 )
 GIVEN = "Two models, each fitted for its mode, are measured on these rows."
 WAY_OUT = "Fit a second model with aware={aware} on the same rows, and pass it as compare=."
