@@ -267,6 +267,15 @@ def test_rows_without_a_group_teach_the_outcome_and_are_not_measured(run, tmp_pa
     assert "The group of 480 of 780 rows was known" in told.out + told.err
 
 
+def test_an_age_for_a_group_gets_a_note(run, tmp_path):
+    rows = make_table(600)
+    rows = rows.set_column(rows.column_names.index("group"), "group", pa.array(np.arange(600) % 25 + 18))
+    write_frame(rows, str(tmp_path / "rows.csv"))
+    outcome = run("fit", tmp_path / "rows.csv", *FIT, "-o", tmp_path / "m.evenhand", "--confidence", "none")
+    assert "column group has 25 different numbers" in outcome.err
+    assert "pandas.cut" in outcome.err
+
+
 def test_info_tells_what_a_model_needs(run, folder):
     outcome = run("info", folder / "model.evenhand")
     assert "moment" in outcome.out

@@ -9,7 +9,7 @@ from evenhand.calibration import CALIBRATIONS
 from evenhand.cli.errors import UsageError, one_of
 from evenhand.cli.models import make_model, read_share
 from evenhand.cli.notions import match_settings
-from evenhand.cli.rows import LabelledRows, Parts, check_groups, find_kinds, read_rows, split
+from evenhand.cli.rows import LabelledRows, Parts, check_groups, find_kinds, number_notes, read_rows, split
 from evenhand.cli.tasks import AUTO, TASKS, Task, find_task
 from evenhand.cli.terminal import Terminal
 from evenhand.dual.floors import BEFORE, EACH
@@ -129,6 +129,8 @@ def prepare(asked: Learning, terminal: Terminal) -> Prepared:
     for each in filter(None, (note, *notes)):
         terminal.note(each)
     rows = check_groups(rows, asked.min_group_size, merge=asked.merge_small)
+    for each in number_notes(rows):
+        terminal.note(each)
     # Groups have been checked on all the rows; within strata the model checks them, on those that are left.
     within = "conditional_on" in asked.settings or "criterion" in asked.settings
     smallest = max(1, int(asked.min_group_size * (1.0 - held_out))) if within else 1

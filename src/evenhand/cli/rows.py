@@ -13,6 +13,7 @@ from evenhand._utils.labels import OTHER
 from evenhand._utils.text import plain
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand.cli.errors import DataError, UsageError
+from evenhand.estimators.groups import look_like_a_number, numbers_text
 from evenhand.estimators.nuisances import pool_rare
 from evenhand.tables.columns import (
     BETWEEN,
@@ -207,6 +208,16 @@ def _check_attribute(groups: pd.Series, smallest: int, *, merge: bool) -> pd.Ser
             f"All {counts.sum()} rows are in one group, {plain(counts.index[0])}: parity needs two."
         )
     return groups
+
+
+def number_notes(rows: LabelledRows) -> list[str]:
+    """A note for each attribute that looks like a number, such as an age, and not like a label."""
+    notes = []
+    for name in rows.groups:
+        labels = pd.to_numeric(pd.Series(rows.groups[name].dropna().unique()), errors="coerce")
+        if labels.notna().all() and look_like_a_number(sorted(labels.tolist())):
+            notes.append(f"column {plain(name)} {numbers_text(sorted(labels.tolist()))}")
+    return notes
 
 
 def split(rows: LabelledRows, held_out: float) -> tuple[LabelledRows, LabelledRows | None]:

@@ -27,7 +27,7 @@ from evenhand.estimators.checking import (
 )
 from evenhand.estimators.draws import RandomState
 from evenhand.estimators.group_model import GroupModel, fit_group_models
-from evenhand.estimators.groups import check_groups, check_small_groups
+from evenhand.estimators.groups import check_groups, check_small_groups, warn_of_numbers
 from evenhand.estimators.judged_rows import JudgedRows
 from evenhand.estimators.judging import is_for_new_people
 from evenhand.estimators.learning import (
@@ -282,6 +282,7 @@ class Learner(ABC):
         if not self.aware and not rows.soft:
             warn_of_group_in_features(rows.told.X, rows.attributes, stacklevel=4)
         warn_of_shared_draws(rows.data.X, stacklevel=4)
+        warn_of_numbers(rows.attributes)
 
     def _chosen_calibration(self) -> str | None:
         """The name that "auto" stands for: joint where epsilon is for new people."""

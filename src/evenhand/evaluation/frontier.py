@@ -12,7 +12,7 @@ from evenhand._utils.text import capital
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import as_floats
 from evenhand.dual.costs import Cost, Squared
-from evenhand.dual.parity import find_parity
+from evenhand.dual.parity import ParityNotion, find_parity
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.heldout import Model, read_held_out, step_of
 from evenhand.evaluation.noise import point_noise
@@ -100,6 +100,14 @@ class Frontier:
         return np.array([point.measures.largest("ks") for point in self.points])
 
     @property
+    def max_distance(self) -> FloatArray:
+        """Largest distance between a group and all rows, in that of the model's own parity, (n_points,)."""
+        return np.array([point.measures.largest(self._notion()) for point in self.points])
+
+    def _notion(self) -> ParityNotion:
+        return find_parity(step_of(self.models[0]).step_.parity)
+
+    @property
     def distances(self) -> dict[str, Metric]:
         """What is measured of each model, by name: the standard distances, and that of the model's parity."""
         return _distances(step_of(self.models[0]))
@@ -139,7 +147,13 @@ class Frontier:
         }
         return make_frame(columns, backend)
 
-    def select(self, *, max_risk_increase: float | None = None, max_ks: float | None = None) -> Any:
+    def select(
+        self,
+        *,
+        max_risk_increase: float | None = None,
+        max_distance: float | None = None,
+        max_ks: float | None = None,
+    ) -> Any:
         """The best model within one limit, by the held-out rows.
 
         The numbers of the model chosen are a little too good on the rows that chose it: report those of
@@ -149,22 +163,30 @@ class Frontier:
         ----------
         max_risk_increase : float, default=None
             Of the models whose risk is at most this share above that of the base scores (0.05: five
-            percent), the one with the smallest `max_ks`.
-        max_ks : float, default=None
-            Of the models whose largest Kolmogorov-Smirnov distance is at most this, the one with the
+            percent), the one with the smallest `max_distance`.
+        max_distance : float, default=None
+            Of the models whose largest distance is at most this, in the distance of their own parity (for
+            `parity="mean"` the difference of averages, in the units of the scores), the one with the
             smallest risk.
+        max_ks : float, default=None
+            The same for the Kolmogorov-Smirnov distance, whatever the parity of the models; that of
+            `parity="cdf"`.
         """
-        if (max_risk_increase is None) == (max_ks is None):
-            raise ValueError("select needs exactly one limit: pass max_risk_increase or max_ks.")
-        if max_ks is not None:
-            return self._best("max_ks", self.max_ks, _limit("max_ks", max_ks), self.risk)
-        limit = _limit("max_risk_increase", max_risk_increase)
+        given = {"max_risk_increase": max_risk_increase, "max_distance": max_distance, "max_ks": max_ks}
+        limits = {name: _limit(name, value) for name, value in given.items() if value is not None}
+        if len(limits) != 1:
+            raise ValueError(
+                "select needs exactly one limit: pass max_risk_increase, max_distance or max_ks."
+            )
+        ((name, limit),) = limits.items()
+        if name != "max_risk_increase":
+            return self._best(name, getattr(self, name), limit, self.risk)
         if not self.has_target:
             raise ValueError(
                 "max_risk_increase compares with the risk of the base scores, which is not known without "
-                "outcomes: pass y in test= of frontier, or select by max_ks."
+                "outcomes: pass y in test= of frontier, or select by max_distance."
             )
-        return self._best("max_risk_increase", self.risk_increase, limit, self.max_ks)
+        return self._best(name, self.risk_increase, limit, self.max_distance)
 
     def _best(self, name: str, limited: FloatArray, limit: float, wanted: FloatArray) -> Any:
         """The model with the smallest `wanted` among those within the limit."""

@@ -318,7 +318,7 @@ def optimisation_sentences(certificate: Certificate, error: str) -> tuple[str, .
 def calibration_sentences(
     diagnosis: CalibrationDiagnosis, all_names: list[str], where: str, calibration: str | None
 ) -> tuple[str, ...]:
-    """Whether the group probabilities mean what they say; `calibration` is how they were mended."""
+    """Whether the group probabilities mean what they say; `calibration` is what was tried to mend them."""
     over = diagnosis.parity_cost > diagnosis.parity_cost_limit
     names = [name for name, far in zip(all_names, over, strict=True) if far]
     start = (

@@ -36,16 +36,20 @@ def fit(
     max_risk_increase: Annotated[
         str | None,
         typer.Option(
-            help="Choose epsilon: the least KS for at most so much more risk, such as 5%, both measured on "
-            "half of the held-out rows."
+            help="Choose epsilon: the least distance (that of --parity) for at most so much more risk, such "
+            "as 5%, both measured on half of the held-out rows."
+        ),
+    ] = None,
+    max_distance: Annotated[
+        str | None,
+        typer.Option(
+            help="Choose epsilon: the least risk for at most this distance, that of --parity, chance "
+            "included, both measured on half of the held-out rows."
         ),
     ] = None,
     max_ks: Annotated[
         str | None,
-        typer.Option(
-            help="Choose epsilon: the least risk for at most this KS, chance included, both measured on "
-            "half of the held-out rows."
-        ),
+        typer.Option(help="The same for the Kolmogorov-Smirnov distance, whatever the --parity."),
     ] = None,
     confidence: opt.Confidence = None,
     parity: opt.Parity = None,
@@ -101,7 +105,8 @@ def fit(
     require_writable(output, report)
     if compare_aware and report is None:
         raise UsageError("--compare-aware is for the page of --report: say where that goes.")
-    limit = read_limit(max_risk_increase, max_ks, epsilon=epsilon, confidence=confidence)
+    limits = {"max_risk_increase": max_risk_increase, "max_distance": max_distance, "max_ks": max_ks}
+    limit = read_limit(limits, epsilon=epsilon, confidence=confidence)
     settings = model_settings(
         parity,
         beta,
@@ -145,9 +150,8 @@ def fit(
     return finish(fitted, output, report, terminal, compare=second)
 
 
-def read_limit(max_risk_increase: str | None, max_ks: str | None, **others: Any) -> dict[str, float] | None:
+def read_limit(given: Mapping[str, str | None], **others: Any) -> dict[str, float] | None:
     """The limit that chooses epsilon, as `Frontier.select` takes it, or None where epsilon is given."""
-    given = {"max_risk_increase": max_risk_increase, "max_ks": max_ks}
     limits = {name: text for name, text in given.items() if text is not None}
     rivals = [*limits, *(name for name, value in others.items() if value)]
     if not limits:

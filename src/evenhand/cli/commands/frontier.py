@@ -67,7 +67,7 @@ def frontier(
     """Show the risk and the distance from parity for many tolerances, learned once.
 
     Both are measured on held-out rows, chance included; the tolerances are those of the parity step on the
-    rows of the fit. `evenhand fit --max-ks` or `--max-risk-increase` chooses one of these models.
+    rows of the fit. `evenhand fit --max-distance` or `--max-risk-increase` chooses one of these models.
     """
     terminal = Terminal(quiet, as_json)
     require_writable(output, plot)
