@@ -1,6 +1,6 @@
 """Which groups of the labelled rows a model is fitted for."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 
 from evenhand._utils.labels import OTHER, Groups, sorted_labels
@@ -43,6 +43,12 @@ def check_groups(groups: Groups, *, min_group_size: int = 1, merge_small: bool =
         named = f"all {int(groups.known.sum())} sample(s) are in group {groups.labels[0]!r}"
         raise ValueError(f"sensitive_features needs two groups or more: {named}.")
     return groups
+
+
+def check_attributes(attributes: Iterable[Groups], min_group_size: int, small_groups: str) -> list[Groups]:
+    """Groups to fit on, attribute by attribute."""
+    merge = check_small_groups(small_groups)
+    return [check_groups(each, min_group_size=min_group_size, merge_small=merge) for each in attributes]
 
 
 def look_like_a_number(labels: Sequence[object]) -> bool:
