@@ -93,7 +93,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mode:
-    """One way to predict: without parity, without the group, with it, or one number for everybody."""
+    """One way to predict: without parity, without the group, with it, or a constant."""
 
     name: str
     ours: bool  # the model of the report

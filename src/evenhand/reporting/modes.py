@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from evenhand._utils.text import capital
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand.dual.parity import ParityNotion
 from evenhand.estimators.postprocessor import ParityPostprocessor
@@ -14,14 +15,14 @@ from evenhand.metrics import Measures, ScoredRows
 from evenhand.reporting.facts import Mode, Modes
 from evenhand.reporting.rates import Rule
 from evenhand.reporting.tolerances import FEWEST_ROWS, is_wide, rows_to_solve, split_halves, step_template
-from evenhand.reporting.words import number, percent
+from evenhand.reporting.words import constant_name, number, percent
 
 NAMES = {False: "Without the group", True: "With the group"}
 LAW = (
     "Which of the two may be used is a question of law, which differs by place and purpose: where decisions "
     "may not depend on a protected attribute, as is often so in hiring, credit, housing and insurance, "
     "predictions with the group may be forbidden even if they would help; where positive action or a study "
-    "is allowed, they may not be. Neither makes a decision lawful by itself: ask a lawyer."
+    "is permitted, they may be allowed. Neither makes a decision lawful by itself: ask a lawyer."
 )
 GIVEN = "Two models, each fitted for its mode, are measured on these rows."
 WAY_OUT = "Fit a second model with aware={aware} on the same rows, and pass it as compare=."
@@ -66,7 +67,8 @@ class Comparison:
         lines = [self._mode("No parity", False, self.before, scores), without, with_group]
         if self.rows.target is not None:
             nothing = np.zeros(len(self.judged))
-            lines.append(Mode("One number for everybody", False, 0.0, self.before.constant_risk, nothing))
+            name = capital(constant_name(policy.cost.n_classes is not None))
+            lines.append(Mode(name, False, 0.0, self.before.constant_risk, nothing))
         by_median = (
             self.rule is not None and self.rule.by_median
         )  # of whom about half are selected either way
