@@ -27,7 +27,7 @@ from evenhand.evaluation.paths import (
 )
 from evenhand.exceptions import ConvergenceWarning, EvenhandWarning
 from evenhand.metrics import DISTANCES, Measures, ScoredRows
-from evenhand.metrics.distances import Metric, own_distances
+from evenhand.metrics.distances import Metric, find_distance, own_distances
 from evenhand.plots import FrontierDisplay
 
 
@@ -50,17 +50,19 @@ class Frontier:
 
     def _repr_html_(self) -> str:
         """A table of tolerances for notebooks: what each costs and what it brings on the held-out rows."""
-        increases = zip(self.risk, self.risk_increase, self.max_ks, strict=True)
+        increases = zip(self.risk, self.risk_increase, self.max_distance, strict=True)
         rows = [
-            (cell(point.epsilon), cell(ks), cell(risk, 4), "" if more != more else f"{more:+.1%}")
-            for point, (risk, more, ks) in zip(self.points, increases, strict=True)
+            (cell(point.epsilon), cell(far), cell(risk, 4), "" if more != more else f"{more:+.1%}")
+            for point, (risk, more, far) in zip(self.points, increases, strict=True)
         ]
-        rows.append(("without parity", cell(self.base.largest("ks")), cell(self.base.risk, 4), ""))
+        notion = self._notion()
+        rows.append(("without parity", cell(self.base.largest(notion)), cell(self.base.risk, 4), ""))
         if self.constant_risk is not None:
             more = self.constant_risk / self.base.risk - 1.0 if self.has_target and self.base.risk else np.nan
             told = "" if more != more else f"{more:+.1%}"
             rows.append(("best constant", "0", cell(self.constant_risk, 4), told))
-        heads = ("Epsilon", "Largest distance (KS)", self._risk_name(), "Above that without parity")
+        far = f"Largest distance ({find_distance(notion).short})"
+        heads = ("Epsilon", far, self._risk_name(), "Above that without parity")
         note = (
             "Epsilon is what was asked for on the rows of the fit. The distance, of the group that is "
             "farthest from all rows, and the costs are of the rows in test=, or of those of the fit where "

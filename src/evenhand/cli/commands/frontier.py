@@ -107,8 +107,9 @@ def frontier(
     if prepared.test is None:
         raise UsageError("frontier measures on held-out rows: set --holdout above 0.")
     path = trace(prepared, epsilons, terminal)
-    own = find_parity(prepared.model.parity).metric
-    metric = path.distances.get(own, own) if own not in STANDARD else prepared.task.path_metric
+    notion = find_parity(prepared.model.parity)
+    own = notion.metric
+    metric = path.distances.get(own, own) if own not in STANDARD else prepared.task.path_metric(notion)
     finish(path, metric, output, plot, terminal)
     return ExitCode.OK
 
