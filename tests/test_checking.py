@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier
 
 import evenhand as eh
-from evenhand.exceptions import GroupInFeaturesWarning, NothingAskedWarning
+from evenhand.exceptions import GroupInFeaturesWarning, NothingAskedWarning, NumbersAsGroupsWarning
 
 DATA = eh.datasets.make_population(400, n_groups=2, random_state=0)
 X, Y, GROUPS = DATA.data, DATA.target, np.array(["A", "B"])[DATA.sensitive_features]
@@ -204,6 +204,21 @@ def test_numbers_for_groups_get_a_short_message():
     with pytest.raises(ValueError, match=r"has not seen: .* and 392 more") as error:
         fitted.predict(X, sensitive_features=X[:, 0])
     assert len(str(error.value)) < 400
+
+
+def ages(low):
+    return low + np.arange(len(Y)) % 25
+
+
+def test_an_age_for_a_group_is_told_before_every_year_has_a_parity_of_its_own():
+    for given in (ages(20), ages(20).astype(float)):
+        with pytest.warns(NumbersAsGroupsWarning, match=r"25 different numbers .* pandas.cut"):
+            eh.ParityRegressor(confidence=None).fit(X, Y, sensitive_features=given)
+
+
+@pytest.mark.parametrize("codes", [ages(0), ages(1), ages(20).astype(str), 10 * (ages(0) % 3)])
+def test_codes_and_text_are_labels(codes):
+    eh.ParityRegressor(confidence=None).fit(X, Y, sensitive_features=codes)
 
 
 def test_merging_does_not_advise_itself():

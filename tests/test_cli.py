@@ -18,6 +18,7 @@ import evenhand as eh
 from evenhand._utils.progress import listening, report_progress
 from evenhand.cli import main, terminal
 from evenhand.cli.commands import bench as bench_command
+from evenhand.exceptions import PromiseWarning
 from evenhand.tables import files
 from evenhand.tables.sources import open_source
 from evenhand.tables.writing import write_frame
@@ -216,6 +217,63 @@ def test_report_and_card_are_written(run, folder, tmp_path):
     assert outcome.facts["report"] == str(page)
     assert "<html" in page.read_text()
     assert json.loads(card.read_text())
+
+
+def test_fit_compares_with_a_model_that_looks_at_the_group_and_says_that_it_fits_one(run, tmp_path):
+    rows, page = tmp_path / "rows.csv", tmp_path / "page.html"
+    write_frame(make_table(1500), str(rows))
+    asked = ("fit", rows, *FIT, "-o", tmp_path / "model.evenhand", "--epsilon", "0.1")
+    outcome = run(*asked, "--compare-aware", "--report", page)
+    assert outcome.code == 0
+    assert "Two models, each fitted for its mode, are measured on these rows." in page.read_text()
+    assert "a second model is fitted, which looks at the group" in outcome.err
+    alone = run(*asked, "--compare-aware")
+    assert (alone.code, alone.err.count("--report")) == (2, 1)
+
+
+def test_report_takes_a_second_model_of_the_other_mode(run, folder, tmp_path):
+    rows = make_table()
+    labels = np.array(rows["group"].to_pylist())
+    aware = eh.ParityRegressor(aware=True)
+    with pytest.warns(PromiseWarning):
+        aware.fit(python_frame(rows), rows["outcome"].to_numpy(), sensitive_features=labels)
+    eh.save(aware, tmp_path / "aware.evenhand")
+    asked = ("--sensitive", "group", "--target", "outcome", "-o", tmp_path / "r.html")
+    outcome = run(
+        "report",
+        folder / "model.evenhand",
+        folder / "rows.csv",
+        *asked,
+        "--compare",
+        tmp_path / "aware.evenhand",
+    )
+    assert outcome.code == 0
+    assert "Two models, each fitted for its mode" in (tmp_path / "r.html").read_text()
+
+
+def test_rows_without_a_group_teach_the_outcome_and_are_not_measured(run, tmp_path):
+    rows = make_table(900)
+    groups = np.array(rows["group"].to_pylist(), dtype=object)
+    groups[::3] = None
+    rows = rows.set_column(rows.column_names.index("group"), "group", pa.array(groups.tolist()))
+    write_frame(rows, str(tmp_path / "rows.csv"))
+    outcome = run("fit", tmp_path / "rows.csv", *FIT, "-o", tmp_path / "model.evenhand", "--json")
+    assert "300 of 900 rows have no group: they teach the outcome" in outcome.err
+    assert outcome.facts["rows"] == 300 + 480
+    assert outcome.facts["held_out"]["rows"] == 120
+    knowledge = eh.load(tmp_path / "model.evenhand").group_knowledge_
+    assert (knowledge.n_rows, knowledge.n_known) == (780, 480)
+    told = run("fit", tmp_path / "rows.csv", *FIT, "-o", tmp_path / "model.evenhand")
+    assert "The group of 480 of 780 rows was known" in told.out + told.err
+
+
+def test_an_age_for_a_group_gets_a_note(run, tmp_path):
+    rows = make_table(600)
+    rows = rows.set_column(rows.column_names.index("group"), "group", pa.array(np.arange(600) % 25 + 18))
+    write_frame(rows, str(tmp_path / "rows.csv"))
+    outcome = run("fit", tmp_path / "rows.csv", *FIT, "-o", tmp_path / "m.evenhand", "--confidence", "none")
+    assert "column group has 25 different numbers" in outcome.err
+    assert "pandas.cut" in outcome.err
 
 
 def test_info_tells_what_a_model_needs(run, folder):

@@ -166,6 +166,11 @@ BAD = {
     "kind for numbers": (predict("classes.csv", "--kind", "mean", model="classes.evenhand"), 2, "is one of"),
     "kind for classes": (predict("rows.csv", "--kind", "proba"), 2, "--kind is one of draw, mean"),
     "quantile of no level": (predict("rows.csv", "--kind", "quantile:2"), 2, "between 0 and 1"),
+    "a floor under numbers": (
+        fit("rows.csv", "--min-rate", "0.3"),
+        2,
+        "--min-rate is not for --task regression. A floor is under the share of decisions for a class",
+    ),
     "two limits": (fit("rows.csv", "--epsilon", "0.1", "--max-risk-increase", "5%"), 2, "exclude each other"),
     "limit out of reach": (fit("rows.csv", "--max-risk-increase", "0", "--beta", "1"), 4, "Nothing was"),
     "no such folder": (("fit", "{}/rows.csv", *FIT, "-o", "{}/none/m.evenhand"), 5, "no such folder"),

@@ -6,6 +6,7 @@ from sklearn.linear_model import LinearRegression
 
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.frontier import frontier
+from evenhand.metrics import unfairness
 from tests.frontiers import EPSILONS, NEW, ROWS, TEST
 
 
@@ -28,6 +29,25 @@ def test_select_by_distance_takes_the_cheapest_that_is_close_enough(path):
     close = table[table["max_ks"] <= limit]
     assert path.select(max_ks=limit).epsilon == close.loc[close["risk"].idxmin(), "epsilon"]
     assert path.select(max_ks=1.0) is path.models[int(table["risk"].argmin())]
+
+
+@pytest.mark.parametrize(("parity", "column"), [("mean", "max_mean"), ("w1", "max_w1"), ("pmf", None)])
+def test_select_goes_by_the_distance_of_the_model_s_own_parity(parity, column):
+    path = frontier(ParityPostprocessor(parity=parity), *ROWS, epsilons=EPSILONS, test=TEST)
+    own, table = path.max_distance, path.frame("pandas")
+    if column in table:
+        assert own == pytest.approx(table[column].to_numpy())
+    scores, proba, groups = TEST["scores"], TEST["group_proba"], TEST["sensitive_features"]
+    for model, found in zip(path.models, own, strict=True):
+        pmf = model.predict_pmf(scores, proba)
+        by_group = unfairness(pmf, groups, model.atoms_, metric=parity)
+        assert found == pytest.approx(max(by_group.values()))
+    limit = float(np.median(own))
+    close = np.flatnonzero(own <= limit)
+    assert path.select(max_distance=limit) is path.models[close[path.risk[close].argmin()]]
+    cheap = np.flatnonzero(path.risk_increase <= np.median(path.risk_increase))
+    chosen = path.select(max_risk_increase=float(np.median(path.risk_increase)))
+    assert chosen is path.models[cheap[own[cheap].argmin()]]
 
 
 def test_select_says_what_came_closest(path):

@@ -203,12 +203,14 @@ def test_weights_reach_the_maps():
 def test_a_report_advises_the_maps_where_they_would_help_and_names_them_where_they_are(joint, tmp_path):
     X, y, group = (part[:20_000] for part in FRESH)
     cards = {}
-    for model in (joint, fit(classifier().set_params(calibration=None))):
+    plain, tried = (fit(classifier().set_params(calibration=name)) for name in (None, "auto"))
+    for model in (joint, plain, tried):
         path = eh.model_card(model, X, y, sensitive_features=group, path=tmp_path / "card.json")
         cards[model.calibration] = path.read_text()
     advice = json.dumps('calibration="joint"')[1:-1]
     assert advice in cards[None]
     assert advice not in cards["joint"]
+    assert advice not in cards["auto"]  # which has tried the maps, whether it kept them or not
     assert "'joint'" in cards["joint"]
 
 

@@ -4,6 +4,7 @@ import re
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import evenhand as eh
@@ -44,6 +45,10 @@ SHOWN = {
     "calibration": diagnosis,
     "frontier": path,
     "frontier without outcomes": lambda: path(with_outcomes=False),
+    "bounds of a proxy": lambda: eh.metrics.unfairness_bounds(
+        PMF, pd.DataFrame(NEW.group_proba, columns=NAMES), MODEL.atoms_
+    ),
+    "rates": lambda: eh.metrics.selection_rates(PMF, NEW_GROUPS, MODEL.atoms_),
     "audit": lambda: eh.audit(PMF, NEW_GROUPS, atoms=MODEL.atoms_, y=NEW.target),
 }
 

@@ -21,7 +21,7 @@ from evenhand.reporting import gather
 from evenhand.reporting.card import render_markdown
 from evenhand.reporting.data import _features
 from evenhand.reporting.page import render_page
-from evenhand.reporting.tolerances import _halves
+from evenhand.reporting.tolerances import split_halves
 from evenhand.reporting.words import verdict
 
 NAMES = np.array(["north", "south", "east"])
@@ -121,7 +121,7 @@ def test_other_tolerances_are_judged_by_rows_that_had_no_part_in_them(model, row
     settings = {**step.get_params(), "atoms": step.atoms_, "bounds": step.bounds_, "beta": step.beta_}
     others = [stage for stage in facts.tolerances if not stage.fitted]
     epsilons = [stage.epsilon for stage in others]
-    halves = _halves(codes)
+    halves = split_halves(codes)
     assert sorted(np.concatenate(halves)) == list(range(len(codes)))
     pmfs = np.empty((len(others), len(codes), len(step.atoms_)))
     for given, judging in (halves, halves[::-1]):

@@ -56,6 +56,10 @@ class GroupInFeaturesWarning(EvenhandWarning):
     """A feature is the group itself, in a model that is meant to do without."""
 
 
+class NumbersAsGroupsWarning(EvenhandWarning):
+    """Groups look like a number, such as an age, of which every value became a group of its own."""
+
+
 class NothingAskedWarning(EvenhandWarning):
     """What is asked for holds of any predictions."""
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from evenhand._utils.missing import is_missing
 from evenhand._utils.optional import import_optional
 from evenhand._utils.typing import FloatArray
-from evenhand._utils.validation import is_missing
 from evenhand.dual.parity import ParityNotion
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.estimators.streaming.monitor import Drift

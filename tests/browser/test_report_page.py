@@ -110,6 +110,33 @@ def shown(page):
     }
 
 
+@pytest.fixture(scope="module")
+def modes(tmp_path_factory):
+    """A page that sets the same parity with the group and without side by side."""
+    fit, new = (eh.datasets.make_population(n, n_groups=2, random_state=n) for n in (2000, 3000))
+    model = eh.ParityRegressor(LinearRegression(), epsilon=0.05, atoms=41, random_state=0)
+    model.fit(fit.data, fit.target, sensitive_features=NAMES[fit.sensitive_features])
+    path = tmp_path_factory.mktemp("modes") / "report.html"
+    groups = NAMES[new.sensitive_features]
+    return eh.report(model, new.data, new.target, sensitive_features=groups, path=path, n_tolerances=2)
+
+
+@pytest.mark.parametrize("width", [1100, 360])
+def test_both_modes_are_drawn_and_their_names_cover_nothing(modes, visit, width):
+    opened = visit(modes, viewport={"width": width, "height": 800})
+    assert opened.complaints == []
+    boxes = """nodes => nodes.map(node => node.getBoundingClientRect())
+        .map(box => [box.x, box.y, box.right, box.bottom])"""
+    names = opened.page.locator("#modes-chart text.halo").evaluate_all(boxes)
+    points = opened.page.locator("#modes-chart circle").evaluate_all(boxes)
+    assert len(names) == len(points) == 4
+    for place, one in enumerate(names):
+        assert one[0] >= 0
+        assert one[2] <= width
+        for other in [*names[:place], *points]:
+            assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+
+
 def test_the_slider_moves_charts_and_numbers_to_the_library_s_values(report, facts, visit):
     page = visit(report).page
     slider = page.locator("#slider")

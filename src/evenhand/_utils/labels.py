@@ -8,6 +8,7 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
+from evenhand._utils.missing import is_missing
 from evenhand._utils.text import some_of
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import (
@@ -16,7 +17,6 @@ from evenhand._utils.validation import (
     SUM_TOLERANCE_SINGLE,
     Labels,
     check_group_proba,
-    is_missing,
     to_numpy,
 )
 

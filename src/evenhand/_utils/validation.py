@@ -1,6 +1,5 @@
 """Validate public arguments: arrays of numbers in, or an error that names the argument."""
 
-import numbers
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -362,13 +361,6 @@ def label_array(groups: Labels) -> AnyArray:
     if all(isinstance(label, int) for label in groups):
         return np.array(groups)
     return np.fromiter(groups, dtype=object, count=len(groups))
-
-
-def is_missing(cell: Any) -> bool:
-    """Whether a cell of any library holds no value."""
-    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(cell, numbers.Number | np.generic) and bool(cell != cell)
 
 
 def require_mass(groups: Labels, mass: FloatArray) -> None:

@@ -78,8 +78,14 @@ class CalibrationDiagnosis(Stored):
 
     def _repr_html_(self) -> str:
         """The table for notebooks, and the sentence."""
-        head, *rows = _table_rows(self)
-        return html_block(self._title(), head, rows, [self._verdict()])
+        heads = (
+            "Group",
+            "Mean probability",
+            "Share of rows",
+            "Calibration error",
+            "Adds to a gap (parity cost)",
+        )
+        return html_block(self._title(), heads, _table_rows(self)[1:], [self._verdict()])
 
     def _title(self) -> str:
         return f"Calibration of the group probabilities on {self.n_rows} rows (in brackets: noise alone)"

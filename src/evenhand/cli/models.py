@@ -30,7 +30,10 @@ def make_model(task: Task, kinds: Mapping[str, str], **settings: Any) -> Any:
     estimator = getattr(evenhand, task.estimator)
     for name in settings:
         if name not in estimator._get_param_names():
-            raise UsageError(f"--{name.replace('_', '-')} is not for --task {task.name}.")
+            why = ""
+            if name == "min_rate":
+                why = " A floor is under the share of decisions for a class: numbers have none."
+            raise UsageError(f"--{name.replace('_', '-')} is not for --task {task.name}.{why}")
     return estimator(
         table_pipeline(task.outcome_model(settings.get("cost")), kinds),
         table_pipeline(default_classifier()[-1], kinds),

@@ -73,7 +73,7 @@ def _notion(settings: Mapping[str, Any], classes: tuple[str, ...], rows: Labelle
     outcomes = choose_outcomes(criterion, classes, settings.get("pos_label"))
     return Cells(
         names=tuple(rows.groups),
-        groups=tuple(tuple(sorted(set(rows.groups[name]))) for name in rows.groups),
+        groups=tuple(tuple(sorted(set(rows.groups[name].dropna()))) for name in rows.groups),
         separate=settings.get("attributes") == "separate",
         classes=classes or None,
         outcomes=outcomes,

@@ -9,7 +9,7 @@ from evenhand.calibration import CALIBRATIONS
 from evenhand.cli.errors import UsageError, one_of
 from evenhand.cli.models import make_model, read_share
 from evenhand.cli.notions import match_settings
-from evenhand.cli.rows import LabelledRows, Parts, check_groups, find_kinds, read_rows, split
+from evenhand.cli.rows import LabelledRows, Parts, check_groups, find_kinds, number_notes, read_rows, split
 from evenhand.cli.tasks import AUTO, TASKS, Task, find_task
 from evenhand.cli.terminal import Terminal
 from evenhand.dual.floors import BEFORE, EACH
@@ -125,10 +125,12 @@ def prepare(asked: Learning, terminal: Terminal) -> Prepared:
     table = read_table(asked.source)
     kinds = find_kinds(table, asked.parts)
     task, note = find_task(asked.task, table, str(asked.parts.target))
-    rows, notes = read_rows(table, asked.parts, kinds, task.read_target)
+    rows, notes = read_rows(table, asked.parts, kinds, task.read_target, to_learn=True)
     for each in filter(None, (note, *notes)):
         terminal.note(each)
     rows = check_groups(rows, asked.min_group_size, merge=asked.merge_small)
+    for each in number_notes(rows):
+        terminal.note(each)
     # Groups have been checked on all the rows; within strata the model checks them, on those that are left.
     within = "conditional_on" in asked.settings or "criterion" in asked.settings
     smallest = max(1, int(asked.min_group_size * (1.0 - held_out))) if within else 1

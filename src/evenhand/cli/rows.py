@@ -13,6 +13,7 @@ from evenhand._utils.labels import OTHER
 from evenhand._utils.text import plain
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand.cli.errors import DataError, UsageError
+from evenhand.estimators.groups import look_like_a_number, numbers_text
 from evenhand.estimators.nuisances import pool_rare
 from evenhand.tables.columns import (
     BETWEEN,
@@ -121,22 +122,31 @@ def make_features(table: pa.Table, kinds: Mapping[str, str], first_row: int = 1)
 
 
 def read_rows(
-    table: pa.Table, parts: Parts, kinds: Mapping[str, str], read_target: ReadTarget = as_numbers
+    table: pa.Table,
+    parts: Parts,
+    kinds: Mapping[str, str],
+    read_target: ReadTarget = as_numbers,
+    *,
+    to_learn: bool = False,
 ) -> tuple[LabelledRows, list[str]]:
-    """The rows whose target and group are known, and a note for those that were left out."""
+    """The rows whose target and group are known, and a note for those that were left out.
+
+    Rows `to_learn` from need no group: they teach the outcome, and serve the parity step.
+    """
     require_columns(table.column_names, [*parts.sensitive, *kinds])
     groups = _read_groups(table, parts)
-    known = groups.notna().all(axis=1).to_numpy(copy=True)
-    notes = _left_out(known, BETWEEN.join(parts.sensitive))
+    grouped = groups.notna().all(axis=1).to_numpy(copy=True)
+    known = np.ones(len(grouped), bool) if to_learn else grouped
+    notes = (_used_all_the_same if to_learn else _left_out)(grouped, BETWEEN.join(parts.sensitive))
     target = None
     if parts.target is not None:
         target = read_target(table, parts.target)
         has_target = ~pd.isna(target)
         notes += _left_out(has_target, parts.target)
-        known &= has_target
+        known = known & has_target
     weights = None if parts.weight is None else as_numbers(table, parts.weight)
     rows = np.flatnonzero(known)
-    if not len(rows):
+    if not (known & grouped).any():
         raise DataError("No row has both a target and a group.")
     ids = None
     if parts.id is not None and not find_column(table, parts.id).null_count:
@@ -156,6 +166,16 @@ def _read_groups(table: pa.Table, parts: Parts) -> pd.DataFrame:
 def _left_out(known: AnyArray, name: str) -> list[str]:
     missing = int(np.sum(~known))
     return [f"{missing} of {len(known)} rows are left out: they have no {plain(name)}."] if missing else []
+
+
+def _used_all_the_same(grouped: AnyArray, name: str) -> list[str]:
+    missing = int(np.sum(~grouped))
+    if not missing:
+        return []
+    return [
+        f"{missing} of {len(grouped)} rows have no {plain(name)}: they teach the outcome, and serve the "
+        "parity step without a group."
+    ]
 
 
 def check_groups(rows: LabelledRows, smallest: int, *, merge: bool) -> LabelledRows:
@@ -185,17 +205,27 @@ def _check_attribute(groups: pd.Series, smallest: int, *, merge: bool) -> pd.Ser
         )
     if len(counts) < 2:
         raise DataError(
-            f"All {len(groups)} rows are in one group, {plain(counts.index[0])}: parity needs two."
+            f"All {counts.sum()} rows are in one group, {plain(counts.index[0])}: parity needs two."
         )
     return groups
 
 
+def number_notes(rows: LabelledRows) -> list[str]:
+    """A note for each attribute that looks like a number, such as an age, and not like a label."""
+    notes = []
+    for name in rows.groups:
+        labels = pd.to_numeric(pd.Series(rows.groups[name].dropna().unique()), errors="coerce")
+        if labels.notna().all() and look_like_a_number(sorted(labels.tolist())):
+            notes.append(f"column {plain(name)} {numbers_text(sorted(labels.tolist()))}")
+    return notes
+
+
 def split(rows: LabelledRows, held_out: float) -> tuple[LabelledRows, LabelledRows | None]:
-    """The rows to fit on, and a share of each group to measure on."""
+    """The rows to fit on, and a share of each group to measure on; rows without a group are for the fit."""
     if held_out == 0.0:
         return rows, None
-    codes = pool_rare(np.unique(rows.labels.astype(str), return_inverse=True)[1], 2)
-    fit, test = train_test_split(
-        np.arange(len(rows)), test_size=held_out, stratify=codes, random_state=SPLIT_SEED
-    )
-    return rows.take(np.sort(fit)), rows.take(np.sort(test))
+    grouped = rows.groups.notna().all(axis=1).to_numpy()
+    known = np.flatnonzero(grouped)
+    codes = pool_rare(np.unique(rows.labels[known].astype(str), return_inverse=True)[1], 2)
+    fit, test = train_test_split(known, test_size=held_out, stratify=codes, random_state=SPLIT_SEED)
+    return rows.take(np.sort(np.append(fit, np.flatnonzero(~grouped)))), rows.take(np.sort(test))

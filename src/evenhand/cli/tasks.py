@@ -47,7 +47,7 @@ class Task:
     target: Callable[[Any, AnyArray], FloatArray]  # model, outcomes -> numbers to be measured
     base: Callable[[Any, Any], FloatArray]  # model, X -> what would be predicted without the parity step
     metric: Callable[[ParityNotion], str]  # the distance that a parity is measured in
-    path_metric: str  # that of a frontier, where the parity has none of its own
+    path_metric: Callable[[ParityNotion], str]  # that of a frontier
 
 
 def _number_model(cost: Any) -> Any:
@@ -125,7 +125,7 @@ TASKS = {
         target=_as_given,
         base=_scores,
         metric=_number_metric,
-        path_metric="ks",
+        path_metric=_number_metric,
     ),
     "classification": Task(
         "classification",
@@ -137,7 +137,7 @@ TASKS = {
         target=_codes,
         base=_cheapest,
         metric=lambda notion: notion.metric,
-        path_metric="tv",
+        path_metric=lambda notion: "tv",
     ),
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import _num_samples
 
 from evenhand._utils.labels import Groups
@@ -81,15 +81,54 @@ def require_same_order(X: Any, labels: Any, name: str) -> None:
     )
 
 
-def require_same_features(X: Any, other: Any, name: str) -> None:
-    """Refuse a second table whose columns are not those of X."""
+def require_same_features(X: Any, other: Any, name: str, *, in_order: bool = False) -> None:
+    """Refuse a second table whose columns are not those of X, or not in their order where that counts."""
     known, found = (getattr(table, "columns", None) for table in (X, other))
     if known is not None and found is not None:
         missing = [column for column in known if column not in set(found)]
         if missing:
-            raise ValueError(f"{name} lacks columns of X: {some_of(missing)}.")
+            raise ValueError(f"{name} must have the columns of X, but lacks {some_of(missing)}.")
+        if in_order and list(known) != list(found):
+            raise ValueError(
+                f"{name} must have the columns of X, in their order: it has {some_of(list(found), 20)}, "
+                f"and X has {some_of(list(known), 20)}."
+            )
     elif hasattr(other, "shape") and hasattr(X, "shape") and other.shape[1:] != X.shape[1:]:
-        raise ValueError(f"{name} has {other.shape[1]} features, but X has {X.shape[1]}.")
+        raise ValueError(
+            f"{name} has {other.shape[1]} features, but X has {X.shape[1]}: it must have the columns of X."
+        )
+
+
+def check_sensitive_data(
+    sensitive_data: Any, X: Any, sensitive_features: Any, *, aware: bool, within: bool
+) -> tuple[Any, Any]:
+    """The table and the groups of people whose outcome is not known, refused where they cannot serve.
+
+    They cannot where the model is `aware`, nor where parity is asked for `within` outcomes.
+    """
+    if sensitive_features is not None:
+        raise ValueError(
+            "Pass sensitive_features, the groups of the rows of X, or sensitive_data, other people and their "
+            "groups, but not both. Rows of X whose group is not known may have None in sensitive_features."
+        )
+    if aware:
+        raise ValueError(
+            "aware=True needs the group of every row of X: pass sensitive_features, not sensitive_data."
+        )
+    if within:
+        raise ValueError(
+            "Parity within outcomes takes people of whom both outcome and group are known: pass their groups "
+            "as sensitive_features (None where one is not known), not sensitive_data."
+        )
+    if not isinstance(sensitive_data, tuple | list) or len(sensitive_data) != 2:
+        raise ValueError(
+            "sensitive_data must be a pair (X_other, groups), features and groups of the same people: got "
+            f"{type(sensitive_data).__name__}."
+        )
+    (other,) = indexable(sensitive_data[0])
+    require_table(other)
+    require_same_features(X, other, "The table of sensitive_data", in_order=True)
+    return other, sensitive_data[1]
 
 
 def check_more_rows(X: Any, other: Any, kind: str, labels: Any, cells: Cells) -> None:

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from evenhand._kernels.hashing import siphash_into
+from evenhand._utils.missing import is_missing
 from evenhand._utils.typing import AnyArray, FloatArray
-from evenhand._utils.validation import is_missing
 
 WordArray: TypeAlias = NDArray[np.uint64]
 

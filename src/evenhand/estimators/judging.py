@@ -40,6 +40,8 @@ from evenhand.solvers import Solver, Status, run
 AUTO, AVERAGE = "auto", "average"
 N_FOLDS = 5  # of rows that come scored
 PRECISION = 0.02  # of a fit that is only measured, as a share of epsilon
+# Small multipliers of one tolerance pass for those of a larger one, which no group is near to: solve finer.
+LEAST_USED, FINER, MOST_FINER = 0.95, 0.05, 4
 N_DRAWS = 100  # of the noise: its size is then known to 3 %
 NOISE_SHARE = 0.6  # of the squared noise that is taken off
 LEAST_OVERFIT = 0.75  # share of the noise: a few fits may happen to agree
@@ -230,14 +232,21 @@ class Judge:
         fold = self.folds[number]
         prior = self.step.group_prior if self.own_prior else fold.rows.group_mass()
         step = replace(self.step, group_prior=prior, epsilon=share * self.step.epsilon)
-        start = self.starts.get(number, self.starts.get(number - 1))
+        start: Any = self.starts.get(number, self.starts.get(number - 1))
         precision = PRECISION * self.step.slack.max()  # of what is asked: a part of it deserves no more
-        result = run(self.solver.loosened(precision), step.problem(fold.rows), start=start)
-        if result.status is Status.STOPPED:  # by an interrupt: nothing that it would serve is wanted
-            raise KeyboardInterrupt
-        self.starts[number] = result.multipliers
-        distances = step.unit * step.make_parity().norm.value(result.violation)
-        return step.policy(result.multipliers), distances
+        problem, norm = step.problem(fold.rows), step.make_parity().norm
+        for turn in range(MOST_FINER):
+            solver = self.solver.loosened(FINER**turn * precision)
+            if turn and solver is self.solver:  # one without a precision to choose
+                break
+            result = run(solver, problem, start=start)
+            if result.status is Status.STOPPED:  # by an interrupt: nothing that it would serve is wanted
+                raise KeyboardInterrupt
+            start, distances = result.multipliers, step.unit * norm.value(result.violation)
+            if not start.any() or (distances >= LEAST_USED * step.epsilon).any():
+                break
+        self.starts[number] = start
+        return step.policy(start), distances
 
 
 def _mean_of_largest(count: int) -> float:

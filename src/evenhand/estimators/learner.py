@@ -1,7 +1,7 @@
 """The models of the outcome and of the group, learned and asked: what comes before the parity step."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -21,18 +21,18 @@ from evenhand.estimators.checking import (
     check_kind,
     check_more_rows,
     check_n_jobs,
+    check_sensitive_data,
     require_same_order,
     warn_of_group_in_features,
     warn_of_shared_draws,
 )
 from evenhand.estimators.draws import RandomState
 from evenhand.estimators.group_model import GroupModel, fit_group_models
-from evenhand.estimators.groups import check_groups, check_small_groups
+from evenhand.estimators.groups import check_attributes, check_small_groups, warn_of_numbers
 from evenhand.estimators.judged_rows import JudgedRows
 from evenhand.estimators.judging import is_for_new_people
 from evenhand.estimators.learning import (
     Learned,
-    RawRows,
     attribute_columns,
     combined_codes,
     diagnose,
@@ -45,10 +45,13 @@ from evenhand.estimators.learning import (
     require_cells,
 )
 from evenhand.estimators.learning_rows import (
+    FittedModels,
     LearningRows,
-    check_sensitive_data,
+    OtherPeople,
+    RawRows,
     known_part,
     rows_of_group,
+    rows_of_one_table,
 )
 from evenhand.estimators.nuisances import (
     Fold,
@@ -167,7 +170,7 @@ class Learner(ABC):
             rows.told, rows.attributes, cells, rows.told_folds, calibration
         )
         models = Models(estimator, None, groups)
-        labelled, told = self._raw_labelled(rows, models, scores, held_out, cells)
+        labelled, told = rows.raw(self._fitted(models, rows.data.classes, cells), scores, held_out)
         kinds = combined_codes(rows.attributes, rows.told.y, rows.told.classes)
         seed = fold_seed(self.random_state)
         judged = JudgedRows.choose([scored for _, scored in rows.told_folds], kinds, seed)
@@ -180,7 +183,7 @@ class Learner(ABC):
         diagnosis = self._diagnose(models, cells, rows, told, without, pile, known, step_rows)
         judged_by = None
         if judges:
-            alone = X_unlabeled is None and rows.places is not None
+            alone = X_unlabeled is None and not rows.other_people
             judged_by = judge_by(rows, labelled, told, None if alone else pile, without, cells, judged, seed)
         classes = None if rows.data.classes is None else np.unique(rows.data.y)
         return Learned(models, cells, classes, diagnosis, step_rows, judged_by, rows.knowledge())
@@ -204,41 +207,14 @@ class Learner(ABC):
         outputs = mended if pile is told else recalibrate(models, pile.outputs)
         return diagnose(cells, mended, codes, told.weights, outputs, known, step_rows)
 
-    def _raw_labelled(
-        self,
-        rows: LearningRows,
-        models: Models,
-        scores: FloatArray,
-        held_out: list[FloatArray],
-        cells: Cells,
-    ) -> tuple[RawRows, RawRows]:
-        """The rows of the parity step, and those of known groups, by models that have not seen them.
-
-        Where some have no group, the model of the group was fitted without these, and is asked for them as it
-        is; an aware step can only do with the others.
-        """
-        data, told = rows.data, rows.told
-        factors = factor_codes(data.X, self.conditional_on, cells)
-        known = rows.attributes if self.aware else None
-        if rows.complete:
-            labelled = RawRows(ModelOutputs(scores, held_out, known), factors, data.weights)
-            return labelled, labelled
-        if rows.places is None:
-            of_told = self._scores(models.outcome, told.X, data.classes)
-            others = RawRows(
-                ModelOutputs(of_told, held_out),
-                factor_codes(told.X, self.conditional_on, cells),
-                told.weights,
-            )
-            proba = [model.proba(data.X) for model in models.groups]
-            return RawRows(ModelOutputs(scores, proba), factors, data.weights), others
-        some = None if factors is None else factors[rows.places]
-        of_known = RawRows(ModelOutputs(scores[rows.places], held_out, known), some, told.weights)
-        if self.aware:
-            return of_known, of_known
-        X_unknown = _safe_indexing(data.X, rows.unknown())
-        proba = rows.spread_out(held_out, [model.proba(X_unknown) for model in models.groups])
-        return RawRows(ModelOutputs(scores, proba), factors, data.weights), of_known
+    def _fitted(self, models: Models, classes: Labels | None, cells: Cells) -> FittedModels:
+        """The models, to be asked for rows that they have not seen."""
+        return FittedModels(
+            scores=lambda X: self._scores(models.outcome, X, classes),
+            groups=models.groups,
+            factors=lambda X: factor_codes(X, self.conditional_on, cells),
+            aware=self.aware,
+        )
 
     def _mend(
         self,
@@ -252,15 +228,11 @@ class Learner(ABC):
         """The models with their joint maps, and without each fold of the rows of known groups."""
         targets = model_targets(cells, rows.attributes, rows.told) if models.groups else ()
         outcome = self._outcome_to_mend(rows.data)
-        if rows.places is not None:
-            if outcome is not None and not rows.complete:
-                outcome = outcome[rows.places]
-            return fit_recalibration(models, told.outputs, outcome, targets, judged, told.weights)
-        if outcome is not None:  # which other people do not have
+        if rows.other_people and outcome is not None:  # which they do not have: it is mended on its own rows
             folds = [scored for _, scored in rows.folds]
             own = JudgedRows.choose(folds, np.zeros(len(rows.data.y), np.int64), fold_seed(self.random_state))
             models, _ = fit_recalibration(models, labelled.outputs, outcome, (), own, labelled.weights)
-        return fit_recalibration(models, told.outputs, None, targets, judged, told.weights)
+        return fit_recalibration(models, told.outputs, rows.of_told(outcome), targets, judged, told.weights)
 
     @abstractmethod
     def _check_step(self, data: Labelled, cells: Cells, X_unlabeled: Any) -> None:
@@ -282,6 +254,7 @@ class Learner(ABC):
         if not self.aware and not rows.soft:
             warn_of_group_in_features(rows.told.X, rows.attributes, stacklevel=4)
         warn_of_shared_draws(rows.data.X, stacklevel=4)
+        warn_of_numbers(rows.attributes)
 
     def _chosen_calibration(self) -> str | None:
         """The name that "auto" stands for: joint where epsilon is for new people."""
@@ -363,7 +336,8 @@ class Learner(ABC):
         if sensitive_data is None:
             require_same_order(X, sensitive_features, "sensitive_features")
             columns = attribute_columns(sensitive_features, len(target), self.attributes)
-            attributes = self._check_attributes(columns, used)
+            known = columns.values() if used.all() else [groups.take(used) for groups in columns.values()]
+            attributes = check_attributes(known, self.min_group_size, self.small_groups)
         kept = target[used]
         classes = self._classes(kept)
         codes = combined_codes(attributes, kept, classes)
@@ -373,25 +347,13 @@ class Learner(ABC):
         first = attributes[0] if attributes else Groups((), np.full(len(kept), UNKNOWN))
         data = Labelled(X, kept, first.codes, first.labels, weights, classes)
         if sensitive_data is None:
-            rows = LearningRows.of_one_table(data, attributes, folds)
+            rows = rows_of_one_table(data, attributes, folds)
         else:
             rows, columns = self._of_two_tables(data, folds, *sensitive_data)
         if rows.soft:
             require_weighted(self._group_classifier(rows.told.X))
             warn_user(PROXY, ProxyWarning)
         return rows, self._cells(tuple(columns), rows)
-
-    def _check_attributes(self, columns: Mapping[Hashable, Groups], used: AnyArray) -> list[Groups]:
-        """Groups of the used rows that can be fitted, attribute by attribute."""
-        merge_small = check_small_groups(self.small_groups)
-        return [
-            check_groups(
-                groups if used.all() else groups.take(used),
-                min_group_size=self.min_group_size,
-                merge_small=merge_small,
-            )
-            for groups in columns.values()
-        ]
 
     def _of_two_tables(
         self, data: Labelled, folds: list[Fold], X: Any, groups: Any
@@ -400,14 +362,14 @@ class Learner(ABC):
         columns = attribute_columns(groups, _num_samples(X), self.attributes, "sensitive_data")
         X, known = known_part(X, list(columns.values()))
         everybody = np.ones(_num_samples(X), bool)
-        attributes = self._check_attributes(dict(zip(columns, known, strict=True)), everybody)
+        attributes = check_attributes(known, self.min_group_size, self.small_groups)
         told = rows_of_group(X, attributes)
         cv = (
             self.cv if self.cv is None or isinstance(self.cv, Integral) or hasattr(self.cv, "split") else None
         )
         codes = combined_codes(attributes, told.y, None)
         told_folds = make_folds(cv, X, everybody, attributes, codes, fold_seed(self.random_state))
-        return LearningRows(data, folds, told, attributes, told_folds, None), columns
+        return OtherPeople(data, folds, told, attributes, told_folds), columns
 
     def _cells(self, names: Labels, rows: LearningRows) -> Cells:
         """The parity that the parameters ask for, on these rows."""

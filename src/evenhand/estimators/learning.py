@@ -18,16 +18,16 @@ from evenhand._utils.labels import (
     soft_groups,
 )
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
-from evenhand._utils.validation import Labels, Rows, check_group_proba, check_weights
+from evenhand._utils.validation import Labels, Rows
 from evenhand.calibration import CalibrationDiagnosis, diagnose_calibration
 from evenhand.estimators.cells import ATTRIBUTES, Cells
 from evenhand.estimators.groups import PAIR
 from evenhand.estimators.judged_rows import MOST_JUDGED, JudgedRows
 from evenhand.estimators.judging import JudgedFold
 from evenhand.estimators.knowledge import GroupKnowledge
-from evenhand.estimators.learning_rows import LearningRows
+from evenhand.estimators.learning_rows import LearningRows, PartlyKnown, RawRows
 from evenhand.estimators.nuisances import Labelled, class_codes
-from evenhand.estimators.recalibration import ModelOutputs, Models, recalibrate
+from evenhand.estimators.recalibration import ModelOutputs, Models
 from evenhand.metrics.measure import ScoredRows
 from evenhand.metrics.membership import Membership
 
@@ -43,29 +43,6 @@ class Learned:
     rows: Rows
     folds: Sequence[JudgedFold] | None  # to judge the step by; None where epsilon is for the rows alone
     knowledge: GroupKnowledge
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RawRows:
-    """Rows as the models see them, before any map."""
-
-    outputs: ModelOutputs
-    factors: IntArray | None  # value of the legitimate factor, where there is one
-    weights: FloatArray | None
-
-    def take(self, rows: IntArray) -> "RawRows":
-        """Some of the rows."""
-        factors = None if self.factors is None else self.factors[rows]
-        return RawRows(self.outputs.take(rows), factors, None if self.weights is None else self.weights[rows])
-
-    def scored(self, models: Models, cells: Cells) -> Rows:
-        """The rows as the parity step takes them, after the maps of the models."""
-        outputs = recalibrate(models, self.outputs)
-        blocks = cells.blocks(outputs.modelled, outputs.scores, outputs.shares())
-        strata, n_rows = cells.strata(), len(outputs.scores)
-        columns, _ = check_group_proba(cells.columns(blocks, self.factors), n_rows, strata=strata)
-        weights = None if self.weights is None else check_weights(self.weights, n_rows)
-        return Rows(outputs.scores, columns, cells.labels(), weights, strata)
 
 
 def judged_folds(
@@ -114,7 +91,7 @@ def judge_by(
         there = np.ones(len(judged.places), bool)
         known = known[judged.places]
         return judged_folds(told.take(judged.places), pile, without, cells, judged, known, there)
-    assert rows.places is not None
+    assert isinstance(rows, PartlyKnown)
     n_rows, folds = len(rows.data.y), [scored for _, scored in rows.folds]
     beside = judged.with_unknown(rows.places, folds, n_rows, seed)
     of_all = np.zeros((n_rows, known.shape[1]))

@@ -5,15 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-import numpy as np
 from sklearn.base import clone
 
-from evenhand._utils.labels import match_groups, read_one_sensitive
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import (
     Labels,
     Rows,
-    as_floats,
     check_epsilon,
     check_prior,
     check_rows,
@@ -36,13 +33,13 @@ from evenhand.dual.step import (
 from evenhand.estimators.draws import RandomState, key_from
 from evenhand.estimators.floors import keep_floor, with_floor
 from evenhand.estimators.judging import (
-    N_FOLDS,
     Judge,
     JudgedFold,
     confidence_level,
     fold_known_rows,
     is_for_new_people,
 )
+from evenhand.estimators.known_groups import known_groups_of
 from evenhand.estimators.price import measure_price, warn_of_price
 from evenhand.estimators.proving import prove_tolerance
 from evenhand.estimators.selection import Selection, count_folds, is_cv, select
@@ -249,7 +246,7 @@ class ParityPostprocessor(PartialFit):
         warn_of_loose_epsilon(self.parity, asked, stacklevel=2)
         folds = None
         if is_for_new_people(self.confidence, knows_groups=sensitive_features is not None):
-            known = self._known_groups(rows, sensitive_features, sample_weight)
+            known = known_groups_of(rows, sensitive_features, sample_weight)
             folds = fold_known_rows(rows, known, seed=0)
         self._fit_rows(rows, group_prior, callback, folds)
         classes = self.policy_.cost.n_classes is not None
@@ -333,36 +330,6 @@ class ParityPostprocessor(PartialFit):
         return check_rows(
             scores, group_proba, sample_weight, groups=labels, strata=codes, n_classes=n_classes
         )
-
-    def _known_groups(self, rows: Rows, sensitive_features: Any, sample_weight: Any) -> FloatArray:
-        """Groups of the rows that are used, zeros and ones, (n_rows, n_groups)."""
-        used = np.ones(len(rows.scores), bool)
-        if sample_weight is not None:
-            used = as_floats(sample_weight, "sample_weight") > 0
-        n_rows = len(used)
-        if rows.strata is None:
-            groups = read_one_sensitive(sensitive_features, n_rows).settled()
-            if groups.proba is not None:
-                raise ValueError(
-                    "sensitive_features must be labels here, None where one is not known: probabilities of "
-                    "groups are what group_proba is for."
-                )
-            known = match_groups(groups, rows.groups, "sensitive_features").one_hot()[used]
-        else:
-            known = as_floats(sensitive_features, "sensitive_features")
-            if known.shape != (n_rows, len(rows.groups)) or not np.isin(known, (0.0, 1.0)).all():
-                raise ValueError(
-                    "With strata, sensitive_features says for each column of group_proba whether the row is "
-                    f"in it, zeros and ones of shape {(n_rows, len(rows.groups))}: got shape {known.shape}."
-                )
-            known = known[used]
-        for group, count in zip(rows.groups, known.sum(axis=0), strict=True):
-            if count < N_FOLDS:
-                raise ValueError(
-                    f"Group {group!r} has {int(count)} known rows, too few to judge by: pass more, or "
-                    "confidence=None to keep epsilon on the rows of the fit alone."
-                )
-        return known
 
     def _select(self, step: ParityStep, rows: Rows) -> tuple[ParityStep, dict[str, Selection]]:
         """The step with what is left to "cv" chosen, and how."""

@@ -58,7 +58,10 @@ def measure_price(policy: SoftmaxPolicy, rows: Rows) -> Price:
     cheapest: IntArray = cost.cheapest(rows.scores, atoms)
     scored = ScoredRows.of(rows)
     measures = scored.measure(policy)
-    costs = cost.expected(np.eye(len(atoms))[cheapest], rows.scores, atoms)
+    if rows.scores.ndim == 1:
+        costs = cost.paired(rows.scores, atoms[cheapest])
+    else:
+        costs = np.take_along_axis(cost.table(rows.scores, atoms), cheapest[:, None], axis=1)[:, 0]
     everybody = measures.everybody / measures.everybody.sum()
     return Price(
         risk=float(measures.risk),

@@ -12,7 +12,7 @@ from evenhand._utils.text import capital
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import as_floats
 from evenhand.dual.costs import Cost, Squared
-from evenhand.dual.parity import find_parity
+from evenhand.dual.parity import ParityNotion, find_parity
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.evaluation.heldout import Model, read_held_out, step_of
 from evenhand.evaluation.noise import point_noise
@@ -27,7 +27,7 @@ from evenhand.evaluation.paths import (
 )
 from evenhand.exceptions import ConvergenceWarning, EvenhandWarning
 from evenhand.metrics import DISTANCES, Measures, ScoredRows
-from evenhand.metrics.distances import Metric, own_distances
+from evenhand.metrics.distances import Metric, find_distance, own_distances
 from evenhand.plots import FrontierDisplay
 
 
@@ -50,17 +50,19 @@ class Frontier:
 
     def _repr_html_(self) -> str:
         """A table of tolerances for notebooks: what each costs and what it brings on the held-out rows."""
-        increases = zip(self.risk, self.risk_increase, self.max_ks, strict=True)
+        increases = zip(self.risk, self.risk_increase, self.max_distance, strict=True)
         rows = [
-            (cell(point.epsilon), cell(ks), cell(risk, 4), "" if more != more else f"{more:+.1%}")
-            for point, (risk, more, ks) in zip(self.points, increases, strict=True)
+            (cell(point.epsilon), cell(far), cell(risk, 4), "" if more != more else f"{more:+.1%}")
+            for point, (risk, more, far) in zip(self.points, increases, strict=True)
         ]
-        rows.append(("without parity", cell(self.base.largest("ks")), cell(self.base.risk, 4), ""))
+        notion = self._notion()
+        rows.append(("without parity", cell(self.base.largest(notion)), cell(self.base.risk, 4), ""))
         if self.constant_risk is not None:
             more = self.constant_risk / self.base.risk - 1.0 if self.has_target and self.base.risk else np.nan
             told = "" if more != more else f"{more:+.1%}"
             rows.append(("best constant", "0", cell(self.constant_risk, 4), told))
-        heads = ("Epsilon", "Largest distance (KS)", self._risk_name(), "Above that without parity")
+        far = f"Largest distance ({find_distance(notion).short})"
+        heads = ("Epsilon", far, self._risk_name(), "Above that without parity")
         note = (
             "Epsilon is what was asked for on the rows of the fit. The distance, of the group that is "
             "farthest from all rows, and the costs are of the rows in test=, or of those of the fit where "
@@ -98,6 +100,14 @@ class Frontier:
     def max_ks(self) -> FloatArray:
         """Largest Kolmogorov-Smirnov distance between a group and all rows, (n_points,)."""
         return np.array([point.measures.largest("ks") for point in self.points])
+
+    @property
+    def max_distance(self) -> FloatArray:
+        """Largest distance between a group and all rows, in that of the model's own parity, (n_points,)."""
+        return np.array([point.measures.largest(self._notion()) for point in self.points])
+
+    def _notion(self) -> ParityNotion:
+        return find_parity(step_of(self.models[0]).step_.parity)
 
     @property
     def distances(self) -> dict[str, Metric]:
@@ -139,7 +149,13 @@ class Frontier:
         }
         return make_frame(columns, backend)
 
-    def select(self, *, max_risk_increase: float | None = None, max_ks: float | None = None) -> Any:
+    def select(
+        self,
+        *,
+        max_risk_increase: float | None = None,
+        max_distance: float | None = None,
+        max_ks: float | None = None,
+    ) -> Any:
         """The best model within one limit, by the held-out rows.
 
         The numbers of the model chosen are a little too good on the rows that chose it: report those of
@@ -149,22 +165,30 @@ class Frontier:
         ----------
         max_risk_increase : float, default=None
             Of the models whose risk is at most this share above that of the base scores (0.05: five
-            percent), the one with the smallest `max_ks`.
-        max_ks : float, default=None
-            Of the models whose largest Kolmogorov-Smirnov distance is at most this, the one with the
+            percent), the one with the smallest `max_distance`.
+        max_distance : float, default=None
+            Of the models whose largest distance is at most this, in the distance of their own parity (for
+            `parity="mean"` the difference of averages, in the units of the scores), the one with the
             smallest risk.
+        max_ks : float, default=None
+            The same for the Kolmogorov-Smirnov distance, whatever the parity of the models; that of
+            `parity="cdf"`.
         """
-        if (max_risk_increase is None) == (max_ks is None):
-            raise ValueError("select needs exactly one limit: pass max_risk_increase or max_ks.")
-        if max_ks is not None:
-            return self._best("max_ks", self.max_ks, _limit("max_ks", max_ks), self.risk)
-        limit = _limit("max_risk_increase", max_risk_increase)
+        given = {"max_risk_increase": max_risk_increase, "max_distance": max_distance, "max_ks": max_ks}
+        limits = {name: _limit(name, value) for name, value in given.items() if value is not None}
+        if len(limits) != 1:
+            raise ValueError(
+                "select needs exactly one limit: pass max_risk_increase, max_distance or max_ks."
+            )
+        ((name, limit),) = limits.items()
+        if name != "max_risk_increase":
+            return self._best(name, getattr(self, name), limit, self.risk)
         if not self.has_target:
             raise ValueError(
                 "max_risk_increase compares with the risk of the base scores, which is not known without "
-                "outcomes: pass y in test= of frontier, or select by max_ks."
+                "outcomes: pass y in test= of frontier, or select by max_distance."
             )
-        return self._best("max_risk_increase", self.risk_increase, limit, self.max_ks)
+        return self._best(name, self.risk_increase, limit, self.max_distance)
 
     def _best(self, name: str, limited: FloatArray, limit: float, wanted: FloatArray) -> Any:
         """The model with the smallest `wanted` among those within the limit."""

@@ -20,6 +20,8 @@ from numpy.typing import ArrayLike
 
 from evenhand._utils.frames import make_frame
 from evenhand._utils.labels import label_text, read_groups
+from evenhand._utils.markup import cell, html_block
+from evenhand._utils.text import capital
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand.metrics.distances import METRICS, Metric, find_distance, group_distances
 from evenhand.metrics.masses import Predictions, read_rows
@@ -61,6 +63,19 @@ class UnfairnessBounds:
             "sharp": self.sharp,
         }
         return make_frame(columns, backend)
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks, and what it takes for granted."""
+        rows = [(label_text(label), *map(cell, figures)) for label, figures in self.to_dict().items()]
+        note = (
+            "The estimate is right where the prediction tells nothing of a person's group that the "
+            "probabilities do not tell. The least and the most hold whatever they hide, where their mean in "
+            "each cell of the proxy is the share of the group there."
+        )
+        heads = ("Group", "Estimate", "At least", "At most")
+        return html_block(
+            f"{capital(find_distance(self.metric).phrase)} to all, by a proxy", heads, rows, [note]
+        )
 
 
 def unfairness_bounds(

@@ -136,7 +136,7 @@ class CalibrationDisplay(Display):
         outside, n_bins = int(self.outside.sum()), int((self.count > 0).sum())
         chance = (1.0 - LEVEL) * n_bins
         by_chance = "fewer than 1" if chance < 0.95 else f"about {chance:.0f}"
-        lie = "bin lies" if outside == 1 else "bins lie"
+        lie = "bins lies" if outside == 1 else "bins lie"
         return f"{outside} of {n_bins} {lie} outside the 95 % noise band (chance: {by_chance})"
 
     def _draw_group(self, ax: Any, place: int) -> None:

@@ -32,8 +32,9 @@ from evenhand.plots.style import (
 SHORT = 14  # characters of a name that fits into the title
 KINDS = ("density", "cdf")
 BACKDROP: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "framealpha": 0.8}
-SHEER: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.6, "pad": 0.8}
+SHEER: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.8}
 LIMIT = "#f2d16b"  # of what was asked for: light enough to read through, in grey too
+LEGEND_WIDTH, ENTRY_HEIGHT = 0.52, 0.065  # of a legend and of a line of it, as shares of the axes
 RIDGE = 0.82  # height of the highest density, in the distance between two groups
 
 
@@ -332,17 +333,16 @@ class DistributionDisplay(Display):
             label = f"{len(rest)} others: up to {stage.gap[rest].max():.2g}" if place == rest[0] else None
             ax.plot(*stage.curve(place), label=label, zorder=1.9, **OTHERS)
         self._draw_limits(ax, stage)
-        _draw_gap(ax, stage)
+        n_entries = len(ax.get_legend_handles_labels()[1])
+        corner = "upper left" if stage.has_classes else _emptier_corner(stage, n_entries)
+        beside_legend = corner == "upper left" and not stage.has_classes
+        _draw_gap(ax, stage, right=beside_legend or stage.gap_at[stage.worst] < stage.edges.mean())
         # Shares of classes fill the width: the legend stands above them.
         top = max(one.curve(place)[1].max() for one in self.stages for place in range(len(self.groups)))
-        ax.set_ylim(-0.02, 1.9 * top if stage.has_classes else 1.02)
+        ax.set_ylim(-0.02, top / (0.98 - ENTRY_HEIGHT * (n_entries + 1)) if stage.has_classes else 1.02)
         ax.set_yticks(np.linspace(0.0, 1.0, 6)[: 1 + int(np.ceil(5 * min(top, 1.0) - 1e-9))])
         if first:
             ax.set_ylabel("Share of rows in it" if stage.has_classes else "Share of rows up to it")
-        # Of the two corners that a distribution leaves empty, the emptier.
-        position = np.interp(np.linspace(stage.edges[0], stage.edges[-1], 50), stage.points, stage.cdf[-1])
-        corner = "lower right" if position.mean() > 0.4 else "upper left"
-        corner = "upper left" if stage.has_classes else corner
         title = "Gap to all rows"
         ax.legend(loc=corner, fontsize=7, title=title, title_fontsize=7, handlelength=2.6, **BACKDROP)
 
@@ -360,17 +360,27 @@ class DistributionDisplay(Display):
             ax.plot(along, middle + chance, **edge)
 
 
+def _emptier_corner(stage: Spread, n_entries: int) -> str:
+    """Of the two corners that distributions leave empty, the one where a legend hides less of them."""
+    wide, high = LEGEND_WIDTH, ENTRY_HEIGHT * (n_entries + 1)
+    along = np.linspace(0.0, 1.0, 101)
+    values = stage.edges[0] + along * (stage.edges[-1] - stage.edges[0])
+    curves = np.stack([np.interp(values, stage.points, cdf) for cdf in stage.cdf])
+    lower = ((along > 1.0 - wide) & (curves < high)).mean()
+    upper = ((along < wide) & (curves > 1.0 - high)).mean()
+    return "lower right" if lower <= upper else "upper left"
+
+
 def _emptier_side(density: FloatArray) -> float:
     """0 for the left end of a ridge, 1 for the right: where a note hides less."""
     quarter = max(1, len(density) // 4)
     return 0.0 if density[:quarter].max() < density[-quarter:].max() else 1.0
 
 
-def _draw_gap(ax: Any, stage: Spread) -> None:
-    """A bar between the farthest group and all rows, with its length."""
+def _draw_gap(ax: Any, stage: Spread, *, right: bool) -> None:
+    """A bar between the farthest group and all rows, with its length to the right or to the left of it."""
     at, worst, ends = stage.gap_at[stage.worst], stage.worst, stage.ends_of_gap()
     ax.plot([at, at], ends, color="black", linewidth=1.6, marker="_", markersize=8, zorder=6)
-    right = at < stage.edges.mean()
     ax.annotate(
         f"{stage.gap[worst]:.2g}",
         (at, ends.mean()),

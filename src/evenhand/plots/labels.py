@@ -13,6 +13,7 @@ Box: TypeAlias = tuple[float, float, float, float]  # left, bottom, right, top, 
 STEPS = (6.0, 13.0, 24.0)  # points between a label and what it names
 SIDES = ((1, 1), (1, 0), (0, 1), (1, -1), (-1, 1), (0, -1), (-1, -1), (-1, 0))
 MARKER = 4.5  # points around a marker that a label keeps clear of
+SPACE = 3.0  # points to the left and to the right of a label, lest two of them read as one
 # What covering something is worth: never another label, rarely a marker or a line, if need be a thin bar.
 ON_LABEL, OUTSIDE, ON_MARKER, ON_LINE, ON_BAR = 1000.0, 400.0, 60.0, 30.0, 4.0
 MOST = 25.0  # what a label that may be left out must not exceed
@@ -97,7 +98,8 @@ class _Room:
         price, box = min(offers, key=lambda offer: offer[0])
         if price > MOST and not label.needed:
             return None
-        self.taken.append(box)
+        left, bottom, right, top = box
+        self.taken.append((left - SPACE * self.pixel, bottom, right + SPACE * self.pixel, top))
         self.named.append(point)
         offset = (box[0] - point[0]) / self.pixel, (box[1] - point[1]) / self.pixel
         return offset, price

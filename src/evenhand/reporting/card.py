@@ -30,6 +30,7 @@ def render_markdown(facts: Facts) -> str:
         "## Who is selected: rates and impact ratios",
         *map(escape, facts.rates.sentences),
         *_rates(facts),
+        *_modes(facts),
         "## What is proved",
         *map(escape, facts.held_out.sentences),
         *_bounds(facts),
@@ -105,6 +106,29 @@ def _rates(facts: Facts) -> list[str]:
             rows.append([*cells, percent(line["rate"]), percent(line["rate_before"]), *map(number, ends)])
         tables.append(_table((escape(table["attribute"]) or "Group", *head), rows))
     return tables
+
+
+def _modes(facts: Facts) -> list[str]:
+    """With the group and without, beside no parity and the best constant."""
+    modes = facts.modes
+    if not modes.sentences:
+        return []
+    parts = ["## With the group, or without", *map(escape, modes.sentences)]
+    if not modes.found:
+        return parts
+    head = ("", f"Largest {facts.asked.gap}", facts.asked.error, words.gain_name(facts), "Selected")
+    lines = []
+    for mode in modes.found:
+        rate = number(None) if mode.rate is None else percent(mode.rate)
+        name = f"{mode.name} (this model)" if mode.ours else mode.name
+        lines.append([name, *map(number, (mode.largest_gap, mode.risk, facts.gain(mode))), rate])
+    parts.append(_table(head, lines))
+    rated = {mode.name: mode.rates.tolist() for mode in modes.found if mode.rates is not None}
+    if not rated:
+        return parts
+    by_group = zip(facts.groups, zip(*rated.values(), strict=True), strict=True)
+    rows = [[escape(group.name), *map(percent, rates)] for group, rates in by_group]
+    return [*parts, _table(("Selected in group", *rated), rows)]
 
 
 def _bounds(facts: Facts) -> list[str]:

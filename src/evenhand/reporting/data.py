@@ -8,8 +8,8 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
+from evenhand._utils.missing import is_missing
 from evenhand._utils.typing import FloatArray
-from evenhand._utils.validation import is_missing
 from evenhand.metrics import ScoredRows
 from evenhand.reporting.facts import Data, Feature
 from evenhand.reporting.words import number, percent

@@ -29,6 +29,7 @@ def report(
     frontier: Frontier | None = None,
     threshold: float | None = None,
     selected: Any = None,
+    compare: Any = True,
     progress: Listener | None = None,
 ) -> Path:
     """Write a page that explains a fitted model, and what it does to each group, to people with a browser.
@@ -65,6 +66,11 @@ def report(
         Rates and impact ratios count the predictions above it; by default above the median.
     selected : label or list of labels, default=None
         Of classes, those that count as selected; by default the second of two.
+    compare : fitted model or bool, default=True
+        The same parity with the group and without, side by side. A model of the other mode (`aware`) that was
+        fitted on the same rows is measured beside this one. True fits no model: the parity step alone is
+        solved again with the groups of these rows, on one half and measured on the other, both ways, where
+        the groups are known and the rows enough; False leaves it out.
     progress : callable, default=None
         Called with the name of a stage, steps done, and their number where it is known.
 
@@ -98,6 +104,7 @@ def report(
             frontier=frontier,
             threshold=threshold,
             selected=selected,
+            compare=compare,
         )
     return _write(render_page(facts), path)
 
@@ -113,6 +120,7 @@ def model_card(
     sample_weight: Any = None,
     threshold: float | None = None,
     selected: Any = None,
+    compare: Any = False,
 ) -> Path:
     """Write the facts of a report as a model card: Markdown for people, JSON for machines.
 
@@ -122,6 +130,8 @@ def model_card(
         As in `report`.
     path : str or path
         Its suffix chooses: `.md` or `.json`.
+    compare : fitted model or bool, default=False
+        As in `report`: the same parity with the group and without.
 
     Examples
     --------
@@ -150,6 +160,7 @@ def model_card(
         n_tolerances=0,
         threshold=threshold,
         selected=selected,
+        compare=compare,
     )
     return _write(CARDS[suffix](facts), path)
 

@@ -92,6 +92,27 @@ class Outlook:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Mode:
+    """One way to predict: without parity, without the group, with it, or a constant."""
+
+    name: str
+    ours: bool  # the model of the report
+    largest_gap: float  # over the groups that are judged
+    risk: float
+    gap: FloatArray  # (n_groups,), as `rates`
+    rate: float | None = None  # share selected; None where nothing says who is
+    rates: FloatArray | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Modes:
+    """The same parity with the group and without, side by side."""
+
+    sentences: tuple[str, ...]
+    found: tuple[Mode, ...]  # empty where there is nothing to compare with
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Feature:
     """A column of the rows."""
 
@@ -134,6 +155,7 @@ class Facts:
     optimisation: Proof
     calibration: Proof
     rates: Proof  # who is selected, and impact ratios
+    modes: Modes  # with the group, and without
     constant_risk: float  # of the best prediction that is the same for everybody
     pair: str  # the largest gap between two groups, a sentence
     data: Data
@@ -145,7 +167,7 @@ class Facts:
         """The model as it is."""
         return self.tolerances[self.own]
 
-    def gain(self, effects: Effects) -> float | None:
+    def gain(self, effects: Effects | Mode) -> float | None:
         """`1 - risk / risk of the best constant`, which is R^2 for squared error; None without outcomes."""
         if not self.asked.has_target or not self.constant_risk > 0:
             return None

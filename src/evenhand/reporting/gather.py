@@ -24,10 +24,11 @@ from evenhand.evaluation.heldout import Model, read_held_out, step_of
 from evenhand.metrics import Measures, ScoredRows
 from evenhand.metrics.distances import Metric
 from evenhand.reporting.data import summarise
-from evenhand.reporting.facts import FEWEST_JUDGED, Asked, Effects, Facts, Group, Scale
+from evenhand.reporting.facts import FEWEST_JUDGED, Asked, Effects, Facts, Group, Modes, Scale
+from evenhand.reporting.modes import Comparison
 from evenhand.reporting.promises import make_outlook, measure_chance, tell_promise
 from evenhand.reporting.proofs import prove_calibration, prove_held_out, prove_optimisation
-from evenhand.reporting.rates import tell_pair, tell_rates
+from evenhand.reporting.rates import find_rule, tell_pair, tell_rates
 from evenhand.reporting.scales import make_scale, spread
 from evenhand.reporting.tolerances import Tolerance, own_tolerance, rows_to_solve, solve_again
 from evenhand.reporting.words import number, plain_text, span, tolerance_sentence, within_text
@@ -50,11 +51,12 @@ def gather(
     frontier: Frontier | None = None,
     threshold: float | None = None,
     selected: Any = None,
+    compare: Any = False,
 ) -> Facts:
     """The facts of a report; see `report` for the parameters."""
     if n_tolerances is not None and n_tolerances < 0:
         raise ValueError(f"n_tolerances must not be negative: got {n_tolerances!r}.")
-    model, seen = _without_pipeline(model, X)
+    model, seen = _without_pipeline(model, X, "report")
     known = {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
     rows = _read(model, seen, known)
     postprocessor = step_of(model)
@@ -71,6 +73,7 @@ def gather(
     charts = _Charts.of(groups, notion, [before, *(each.measures for each in path)], classes)
     promise = tell_promise(model, within=rows.members.strata is not None)
     held_out = prove_held_out(postprocessor, rows, _epsilon_of(rows, postprocessor))
+    rule = find_rule(model, rows, threshold, selected)
     return Facts(
         title=title or "Parity report",
         made=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -88,7 +91,10 @@ def gather(
         held_out=held_out,
         optimisation=prove_optimisation(model, rows),
         calibration=prove_calibration(model, postprocessor, rows),
-        rates=tell_rates(model, rows, sensitive_features, threshold, selected),
+        rates=tell_rates(model, rows, sensitive_features, rule),
+        modes=_modes(
+            compare, X, known, Comparison(model, rows, before, own.measures, notion, charts.judged, rule)
+        ),
         constant_risk=before.constant_risk,
         pair=tell_pair(own.measures, notion, notion.gap_name),
         data=summarise(X, rows, classes),
@@ -181,12 +187,22 @@ def _own(postprocessor: ParityPostprocessor, rows: ScoredRows) -> Tolerance:
     )
 
 
-def _without_pipeline(model: Any, X: Any) -> tuple[Model, Any]:
+def _modes(compare: Any, X: Any, known: dict[str, Any], own: Comparison) -> Modes:
+    """With the group and without: by a second model, by the parity step solved again, or not at all."""
+    if compare is None or compare is False:
+        return Modes((), ())
+    if compare is True:
+        return own.tell(None)
+    second, seen = _without_pipeline(compare, X, "compare")
+    return own.tell((second, _read(second, seen, known)))
+
+
+def _without_pipeline(model: Any, X: Any, what: str) -> tuple[Model, Any]:
     """The parity model itself, and the rows as it sees them."""
     last = model[-1] if isinstance(model, Pipeline) else model
     if not isinstance(last, Model):
         raise TypeError(
-            "report needs a fitted ParityRegressor, ParityClassifier or ParityPostprocessor, or a pipeline "
+            f"{what} needs a fitted ParityRegressor, ParityClassifier or ParityPostprocessor, or a pipeline "
             f"that ends with one: got {type(last).__name__}."
         )
     return last, X if last is model or len(model) == 1 else model[:-1].transform(X)

@@ -159,7 +159,8 @@ def prove_calibration(model: Model, postprocessor: ParityPostprocessor, rows: Sc
     notion = getattr(model, "cells_", None)  # whose models may tell outcomes apart, too
     joint = notion is not None and notion.joint
     names = [label_text(group, within=joint) for group in diagnosis.groups]
-    sentences = calibration_sentences(diagnosis, names, where, getattr(model, "calibration", None))
+    tried = None if isinstance(model, ParityPostprocessor) else model._chosen_calibration()
+    sentences = calibration_sentences(diagnosis, names, where, tried)
     return Proof(sentences, _calibration_numbers(diagnosis, names))
 
 

@@ -60,12 +60,12 @@ def solve_again(
     """
     if len(rows.scores) < FEWEST_ROWS:
         raise ValueError(f"there are {len(rows.scores)} rows, and other tolerances take {FEWEST_ROWS}.")
-    template = _template(postprocessor)
-    halves = _halves(rows.members.codes)
+    template = step_template(postprocessor)
+    halves = split_halves(rows.members.codes)
     size = rows_to_solve(postprocessor, len(rows.scores))
     solved_on = [_fit_arguments(rows, half, size, postprocessor.policy_.strata) for half in halves]
     if n_tolerances is None:
-        n_tolerances = N_WIDE if _is_wide(postprocessor) else N_TOLERANCES
+        n_tolerances = N_WIDE if is_wide(postprocessor) else N_TOLERANCES
     epsilons = _epsilons(template, solved_on[0], n_tolerances, own_tolerance(postprocessor))
     points: list[list[FrontierPoint]] = []
     measures: list[list[Measures]] = []
@@ -84,7 +84,7 @@ def solve_again(
     ]
 
 
-def _template(fitted: ParityPostprocessor) -> ParityPostprocessor:
+def step_template(fitted: ParityPostprocessor) -> ParityPostprocessor:
     """The same parity step, unfitted, with nothing left to chance or to the number of rows."""
     epsilon = fitted.epsilon_
     settings = fitted.get_params() | {
@@ -96,12 +96,13 @@ def _template(fitted: ParityPostprocessor) -> ParityPostprocessor:
         "confidence": None,
         "warm_start": False,
     }
-    if _is_wide(fitted):
+    if is_wide(fitted):
         settings |= WIDE_SOLVER
     return ParityPostprocessor(**settings)
 
 
-def _is_wide(fitted: ParityPostprocessor) -> bool:
+def is_wide(fitted: ParityPostprocessor) -> bool:
+    """Whether multipliers are so many that a dense Newton step takes long."""
     return fitted.multipliers_.size > WIDE
 
 
@@ -111,7 +112,7 @@ def rows_to_solve(fitted: ParityPostprocessor, n_rows: int) -> int:
     return min((n_rows + 1) // 2, MOST_SOLVED, affordable)
 
 
-def _halves(codes: IntArray) -> list[IntArray]:
+def split_halves(codes: IntArray) -> list[IntArray]:
     """Two random halves in which every group has the same number of rows, give or take one."""
     order = np.random.default_rng(SEED).permutation(len(codes))
     by_group = order[np.argsort(codes[order], kind="stable")]

@@ -200,17 +200,23 @@ def gain_name(facts: Facts) -> str:
     return "R\N{SUPERSCRIPT TWO}" if facts.asked.squared else "Gain on the best constant"
 
 
+def constant_name(classes: bool) -> str:
+    """What the best constant is called."""
+    return f"one {'decision' if classes else 'number'} for everybody"
+
+
 def price_sentence(facts: Facts) -> str:
     """The risk of the best constant, and a warning where the model is hardly better."""
     was, now = facts.gain(facts.before), facts.gain(facts.after)
     if was is None or now is None:
         return ""
+    constant = constant_name(facts.asked.classes)
     told = (
-        f"One number for everybody has {number(facts.constant_risk)} at best; {gain_name(facts)} went from "
+        f"{capital(constant)} has {number(facts.constant_risk)} at best; {gain_name(facts)} went from "
         f"{number(was)} to {number(now)}."
     )
     if is_hardly_better(facts.after.risk, facts.before.risk, facts.constant_risk):
-        told += " The model is hardly better than one number for everybody: a larger tolerance costs less."
+        told += f" The model is hardly better than {constant}: a larger tolerance costs less."
     return told
 
 
@@ -318,7 +324,7 @@ def optimisation_sentences(certificate: Certificate, error: str) -> tuple[str, .
 def calibration_sentences(
     diagnosis: CalibrationDiagnosis, all_names: list[str], where: str, calibration: str | None
 ) -> tuple[str, ...]:
-    """Whether the group probabilities mean what they say; `calibration` is how they were mended."""
+    """Whether the group probabilities mean what they say; `calibration` is what was tried to mend them."""
     over = diagnosis.parity_cost > diagnosis.parity_cost_limit
     names = [name for name, far in zip(all_names, over, strict=True) if far]
     start = (

@@ -51,7 +51,11 @@ def audit(
     threshold: opt.Threshold = None,
     selected: opt.Selected = None,
     fail_above: Annotated[
-        str | None, typer.Option(help="Exit with 4 where the largest KS distance is above this number.")
+        str | None,
+        typer.Option(
+            help="Exit with 4 where the largest distance is above this number: KS, of classes the largest "
+            "difference in the share of one, or that of a model's own parity."
+        ),
     ] = None,
     trust: opt.Trust = None,
     output: Annotated[

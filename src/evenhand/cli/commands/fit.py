@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from sklearn.base import clone
 
 import evenhand
 from evenhand.cli import options as opt
@@ -35,16 +36,20 @@ def fit(
     max_risk_increase: Annotated[
         str | None,
         typer.Option(
-            help="Choose epsilon: the least KS for at most so much more risk, such as 5%, both measured on "
-            "half of the held-out rows."
+            help="Choose epsilon: the least distance (that of --parity) for at most so much more risk, such "
+            "as 5%, both measured on half of the held-out rows."
+        ),
+    ] = None,
+    max_distance: Annotated[
+        str | None,
+        typer.Option(
+            help="Choose epsilon: the least risk for at most this distance, that of --parity, chance "
+            "included, both measured on half of the held-out rows."
         ),
     ] = None,
     max_ks: Annotated[
         str | None,
-        typer.Option(
-            help="Choose epsilon: the least risk for at most this KS, chance included, both measured on "
-            "half of the held-out rows."
-        ),
+        typer.Option(help="The same for the Kolmogorov-Smirnov distance, whatever the --parity."),
     ] = None,
     confidence: opt.Confidence = None,
     parity: opt.Parity = None,
@@ -62,6 +67,14 @@ def fit(
     report: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write a report too, to this HTML file.")
     ] = None,
+    compare_aware: Annotated[
+        bool,
+        typer.Option(
+            "--compare-aware",
+            help="Fit a second model, which looks at the group when it predicts, and set it beside this one "
+            "in the --report. It is not kept.",
+        ),
+    ] = False,
     features: opt.Features = None,
     drop: opt.Drop = None,
     categorical: opt.Categorical = None,
@@ -90,7 +103,10 @@ def fit(
     """
     terminal = Terminal(quiet, as_json)
     require_writable(output, report)
-    limit = read_limit(max_risk_increase, max_ks, epsilon=epsilon, confidence=confidence)
+    if compare_aware and report is None:
+        raise UsageError("--compare-aware is for the page of --report: say where that goes.")
+    limits = {"max_risk_increase": max_risk_increase, "max_distance": max_distance, "max_ks": max_ks}
+    limit = read_limit(limits, epsilon=epsilon, confidence=confidence)
     settings = model_settings(
         parity,
         beta,
@@ -130,12 +146,12 @@ def fit(
     fitted = learn(asked, limit, more, terminal)
     if id is not None:
         fitted.model.id_column_ = id  # of whom predict draws, unless it is told otherwise
-    return finish(fitted, output, report, terminal)
+    second = fit_aware(fitted, terminal) if compare_aware else None
+    return finish(fitted, output, report, terminal, compare=second)
 
 
-def read_limit(max_risk_increase: str | None, max_ks: str | None, **others: Any) -> dict[str, float] | None:
+def read_limit(given: Mapping[str, str | None], **others: Any) -> dict[str, float] | None:
     """The limit that chooses epsilon, as `Frontier.select` takes it, or None where epsilon is given."""
-    given = {"max_risk_increase": max_risk_increase, "max_ks": max_ks}
     limits = {name: text for name, text in given.items() if text is not None}
     rivals = [*limits, *(name for name, value in others.items() if value)]
     if not limits:
@@ -189,6 +205,17 @@ def learn(
         return Fitted(model, prepared, test, None if test is None else compare(model, test))
 
 
+def fit_aware(fitted: Fitted, terminal: Terminal) -> Any:
+    """The same model with the group at prediction time, fitted on the same rows to be compared with."""
+    rows = fitted.prepared.fit
+    model = clone(fitted.model).set_params(aware=True)
+    terminal.note(
+        "a second model is fitted, which looks at the group: to compare in the report, and not kept."
+    )
+    with terminal.working("Fitting with the group"):
+        return model.fit(rows.X, rows.y, **rows.fit_arguments())
+
+
 def choose_model(
     model: Any, rows: LabelledRows, more: dict[str, Any], choose: LabelledRows, limit: Mapping[str, float]
 ) -> Any:
@@ -200,11 +227,18 @@ def choose_model(
         raise NotReachedError(f"{error} Nothing was written.") from error
 
 
-def finish(fitted: Fitted, output: str, report: str | None, terminal: Terminal, command: str = "fit") -> int:
+def finish(
+    fitted: Fitted,
+    output: str,
+    report: str | None,
+    terminal: Terminal,
+    command: str = "fit",
+    compare: Any = None,
+) -> int:
     """Save, tell, and say by the exit code whether the solver converged."""
     evenhand.save(fitted.model, output)
     if report is not None:
-        write_report(fitted, report, terminal)
+        write_report(fitted, report, terminal, compare)
     show(fitted, terminal)
     terminal.say(f"Model: {output}")
     if report is not None:
@@ -215,7 +249,7 @@ def finish(fitted: Fitted, output: str, report: str | None, terminal: Terminal, 
     return ExitCode.OK
 
 
-def write_report(fitted: Fitted, path: str, terminal: Terminal) -> None:
+def write_report(fitted: Fitted, path: str, terminal: Terminal, compare: Any) -> None:
     """The page, on the held-out rows, or on those of the fit where none were."""
     rows = fitted.prepared.fit if fitted.test is None else fitted.test
     with terminal.working("Writing the report"):
@@ -226,6 +260,7 @@ def write_report(fitted: Fitted, path: str, terminal: Terminal) -> None:
             sensitive_features=rows.groups,
             sample_weight=rows.weights,
             path=path,
+            compare=True if compare is None else compare,
         )
 
 
@@ -245,6 +280,8 @@ def show(fitted: Fitted, terminal: Terminal) -> None:
     )
     if certificate.promise is not None:
         terminal.say(certificate.promise.summary())
+    if known := fitted.model.group_knowledge_.sentence:
+        terminal.say(known)
     if fitted.comparison is not None:
         terminal.say(f"On {fitted.comparison.audit.n_rows} {fitted.test_name}:")
         fitted.comparison.show(terminal)

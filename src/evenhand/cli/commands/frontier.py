@@ -67,7 +67,7 @@ def frontier(
     """Show the risk and the distance from parity for many tolerances, learned once.
 
     Both are measured on held-out rows, chance included; the tolerances are those of the parity step on the
-    rows of the fit. `evenhand fit --max-ks` or `--max-risk-increase` chooses one of these models.
+    rows of the fit. `evenhand fit --max-distance` or `--max-risk-increase` chooses one of these models.
     """
     terminal = Terminal(quiet, as_json)
     require_writable(output, plot)
@@ -107,8 +107,9 @@ def frontier(
     if prepared.test is None:
         raise UsageError("frontier measures on held-out rows: set --holdout above 0.")
     path = trace(prepared, epsilons, terminal)
-    own = find_parity(prepared.model.parity).metric
-    metric = path.distances.get(own, own) if own not in STANDARD else prepared.task.path_metric
+    notion = find_parity(prepared.model.parity)
+    own = notion.metric
+    metric = path.distances.get(own, own) if own not in STANDARD else prepared.task.path_metric(notion)
     finish(path, metric, output, plot, terminal)
     return ExitCode.OK
 

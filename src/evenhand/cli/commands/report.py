@@ -35,6 +35,15 @@ def report(
     weight: opt.Weight = None,
     threshold: opt.Threshold = None,
     selected: opt.Selected = None,
+    compare: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="A second model file, fitted on the same rows with aware=True (or without, where MODEL has "
+            "it), to set beside: the same parity with the group and without.",
+            show_default="the parity step solved again with the group, on the given rows",
+        ),
+    ] = None,
     trust: opt.Trust = None,
     input_format: opt.InputFormat = None,
     delimiter: opt.Delimiter = None,
@@ -54,6 +63,7 @@ def report(
     rows = rows_for(loaded, read_table(source), Parts(target, tuple(sensitive), weight), terminal)
     known: dict[str, Any] = {"sensitive_features": rows.groups, "sample_weight": rows.weights, "title": title}
     known |= report_rule(loaded, read_rule(threshold, selected))
+    known["compare"] = True if compare is None else load_model(compare, trust)
     with terminal.working("Writing the report"):
         evenhand.report(loaded, rows.X, rows.y, path=output, **known)
         for path in card or ():

@@ -36,6 +36,44 @@ function drawFrontier(box, state, choose) {
   note(root, frame, toX(now.largest_gap), toY(now.risk) - 14, text, "strong");
 }
 
+// The same parity with the group and without it, between no parity and one number for everybody.
+function drawModes(box, state) {
+  const modes = state.facts.modes.found;
+  const gaps = modes.map((mode) => mode.largest_gap);
+  const risks = modes.map((mode) => mode.risk);
+  const { root, toX, toY, frame } = panel(box, {
+    x: widen([0, Math.max(...gaps)]),
+    y: widen([Math.min(...risks), Math.max(...risks)], 0.16),
+    xName: `Largest ${state.gapName} to everybody \u2192`,
+    yName: `\u2191 ${state.errorName}`,
+    height: 240,
+    label: modes.map((mode) => `${mode.name}: gap ${number(mode.largest_gap)}, error ${number(mode.risk)}`).join(". "),
+  });
+  modes.forEach((mode) => {
+    const [x, y] = [toX(mode.largest_gap), toY(mode.risk)];
+    root.append(svg("circle", { class: `point still${mode.ours ? " ours" : ""}`, cx: x, cy: y, r: mode.ours ? 7 : 5 }));
+  });
+  placeNames(root, frame, modes.map((mode) => ({
+    x: toX(mode.largest_gap), y: toY(mode.risk), text: mode.name.toLowerCase(), kind: mode.ours ? "strong" : "",
+  })));
+}
+
+// Names of points, each above or below its own, wherever no other name and no point is.
+function placeNames(root, frame, points) {
+  const taken = points.map(({ x, y }) => ({ left: x - 8, right: x + 8, top: y - 8, bottom: y + 8 }));
+  for (const { x, y, text, kind } of points) {
+    const wide = 7 * text.length;
+    const left = Math.min(Math.max(x - wide / 2, frame.left + 2), frame.right - wide);
+    const boxes = [-26, 10, -44, 28].map((shift) => ({ left, right: left + wide, top: y + shift, bottom: y + shift + 16 }));
+    const clear = ({ left, right, top, bottom }) => !taken.some(
+      (other) => left < other.right && other.left < right && top < other.bottom && other.top < bottom,
+    );
+    const spot = boxes.find(clear) ?? boxes[0];
+    taken.push(spot);
+    root.append(svg("text", { class: `halo ${kind}`, x: (spot.left + spot.right) / 2, y: spot.top + 12, "text-anchor": "middle" }, text));
+  }
+}
+
 // Text beside a point, kept inside the frame.
 function note(root, frame, x, y, text, kind) {
   const anchor = x > (frame.left + frame.right) / 2 ? "end" : "start";

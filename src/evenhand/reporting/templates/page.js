@@ -98,6 +98,7 @@ function draw() {
 }
 
 function drawRest() {
+  if ($("modes-chart")) drawModes($("modes-chart"), state);
   if ($("bounds")) drawBounds($("bounds"), facts.held_out.numbers, most);
   const box = $("curves");
   if (!box) return;
