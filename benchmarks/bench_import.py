@@ -1,6 +1,7 @@
-"""Cold import against scikit-learn's, and the first fit with an empty and with a full compile cache.
+"""Cold import against that of scikit-learn and pandas, and the first fit with an empty and a full cache.
 
-Each time is taken in a fresh interpreter, which times itself: the start of Python counts for nobody.
+Each time is taken in a fresh interpreter, which times itself: the start of Python counts for nobody. Imports
+are in seconds of a processor, since others may share it; fits are in seconds of a clock.
 """
 
 import os
@@ -9,8 +10,8 @@ import tempfile
 
 from benchmarks._support import python_seconds, show_table, verdict
 
-ROUNDS, MOST_RATIO, MOST_SECONDS = 7, 2.0, 20.0
-IMPORT = "from time import perf_counter as now; t = now(); import {}; print(now() - t)"
+ROUNDS, MOST_SECONDS = 7, 5.0
+IMPORT = "from time import process_time as now; t = now(); {}; print(now() - t)"
 FIT = """
 import numpy as np
 from time import perf_counter as now
@@ -23,16 +24,17 @@ model = eh.ParityPostprocessor().fit(scores, np.column_stack([first, 1.0 - first
 print(now() - t)
 """
 PREDICT = "model.predict(scores, np.column_stack([first, 1.0 - first]))"
-PACKAGES = "evenhand", "sklearn", "sklearn.linear_model", "numba", "numpy"
+BASE = "import sklearn, pandas"
+IMPORTS = "import evenhand", "from evenhand import ParityRegressor", BASE, "import numba", "import numpy"
 
 
 def import_times() -> dict[str, float]:
-    """Median seconds of interleaved rounds."""
-    times: dict[str, list[float]] = {name: [] for name in PACKAGES}
+    """Median seconds of a processor, of interleaved rounds."""
+    times: dict[str, list[float]] = {line: [] for line in IMPORTS}
     for _ in range(ROUNDS):
-        for name in PACKAGES:
-            times[name].append(python_seconds(IMPORT.format(name)))
-    return {name: statistics.median(values) for name, values in times.items()}
+        for line in IMPORTS:
+            times[line].append(python_seconds(IMPORT.format(line)))
+    return {line: statistics.median(values) for line, values in times.items()}
 
 
 def first_fits() -> dict[str, float]:
@@ -48,11 +50,11 @@ def first_fits() -> dict[str, float]:
 def main() -> None:
     """Print imports over scikit-learn's, then the first fits."""
     times = import_times()
-    base = times["sklearn"]
-    rows = [[name, f"{value / base:.2f}", f"{value:.3f}"] for name, value in times.items()]
-    show_table([f"cold import, median of {ROUNDS}", "over sklearn's", "s"], rows)
-    ratio = times["evenhand"] / base
-    print(f"evenhand over sklearn: {ratio:.2f}, under {MOST_RATIO:g}: {verdict(ratio < MOST_RATIO)}")
+    base = times[BASE]
+    rows = [[line, f"{value / base:.2f}", f"{value:.3f}"] for line, value in times.items()]
+    show_table([f"cold import, median of {ROUNDS}", "over scikit-learn's and pandas'", "s"], rows)
+    ratio = times["import evenhand"] / base
+    print(f"evenhand over scikit-learn and pandas: {ratio:.2f}, under 1: {verdict(ratio < 1.0)}")
     fits = first_fits()
     for state, seconds in fits.items():
         print(f"first fit of a process, cache {state}: {seconds:.2f} s")

@@ -25,7 +25,7 @@ from evenhand.tables.writing import write_frame
 from tests.cli_support import files_of, make_table
 
 FIT = ("--target", "outcome", "--sensitive", "group", "--id", "id")
-COMMANDS = ("demo", "fit", "predict", "audit", "frontier", "report", "info", "bench")
+COMMANDS = ("demo", "fit", "predict", "audit", "frontier", "report", "info", "bench", "warm-up")
 
 
 @pytest.fixture(scope="module")

@@ -1,18 +1,23 @@
 """Predictions whose distribution is the same in every group, without the group at prediction time."""
 
-from evenhand import baselines, certificates, datasets, metrics, plots, solvers
-from evenhand._kernels.chunks import get_num_threads, set_num_threads
+import importlib
+from typing import TYPE_CHECKING
+
 from evenhand._utils.version import __version__
-from evenhand.dual import costs, parity
-from evenhand.dual.thresholds import Thresholds
-from evenhand.estimators import ParityClassifier, ParityRegressor, table_pipeline
-from evenhand.estimators.postprocessor import ParityPostprocessor
-from evenhand.evaluation import scoring
-from evenhand.evaluation.audit import audit
-from evenhand.evaluation.frontier import frontier
-from evenhand.modelfile import load, save
-from evenhand.reporting import model_card, report
-from evenhand.tables import outofcore
+
+if TYPE_CHECKING:  # what the names below are; they are loaded when they are first asked for
+    from evenhand import baselines, certificates, datasets, metrics, plots, solvers
+    from evenhand._kernels.chunks import get_num_threads, set_num_threads
+    from evenhand.dual import costs, parity
+    from evenhand.dual.thresholds import Thresholds
+    from evenhand.estimators import ParityClassifier, ParityRegressor, table_pipeline
+    from evenhand.estimators.postprocessor import ParityPostprocessor
+    from evenhand.evaluation import scoring
+    from evenhand.evaluation.audit import audit
+    from evenhand.evaluation.frontier import frontier
+    from evenhand.modelfile import load, save
+    from evenhand.reporting import model_card, report
+    from evenhand.tables import outofcore
 
 __all__ = [
     "ParityClassifier",
@@ -40,3 +45,42 @@ __all__ = [
     "solvers",
     "table_pipeline",
 ]
+
+_HOMES = {
+    "ParityClassifier": "evenhand.estimators",
+    "ParityPostprocessor": "evenhand.estimators.postprocessor",
+    "ParityRegressor": "evenhand.estimators",
+    "Thresholds": "evenhand.dual.thresholds",
+    "audit": "evenhand.evaluation.audit",
+    "costs": "evenhand.dual",
+    "frontier": "evenhand.evaluation.frontier",
+    "get_num_threads": "evenhand._kernels.chunks",
+    "load": "evenhand.modelfile",
+    "model_card": "evenhand.reporting",
+    "outofcore": "evenhand.tables",
+    "parity": "evenhand.dual",
+    "report": "evenhand.reporting",
+    "save": "evenhand.modelfile",
+    "scoring": "evenhand.evaluation",
+    "set_num_threads": "evenhand._kernels.chunks",
+    "table_pipeline": "evenhand.estimators",
+}  # the others are packages of their own
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'evenhand' has no attribute {name!r}")
+    home = _HOMES.get(name)
+    if home is None:
+        return importlib.import_module(f"evenhand.{name}")
+    module = importlib.import_module(home)
+    try:
+        found = getattr(module, name)
+    except AttributeError:  # a module of that package
+        found = importlib.import_module(f"{home}.{name}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
