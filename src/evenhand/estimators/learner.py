@@ -28,7 +28,7 @@ from evenhand.estimators.checking import (
 from evenhand.estimators.draws import RandomState
 from evenhand.estimators.group_model import GroupModel, fit_group_models
 from evenhand.estimators.groups import check_groups, check_small_groups
-from evenhand.estimators.judged_rows import JudgedRows
+from evenhand.estimators.judged_rows import MOST_TESTED, JudgedRows
 from evenhand.estimators.judging import is_for_new_people
 from evenhand.estimators.learning import (
     Learned,
@@ -170,10 +170,12 @@ class Learner(ABC):
         labelled, told = self._raw_labelled(rows, models, scores, held_out, cells)
         kinds = combined_codes(rows.attributes, rows.told.y, rows.told.classes)
         seed = fold_seed(self.random_state)
-        judged = JudgedRows.choose([scored for _, scored in rows.told_folds], kinds, seed)
+        told_folds = [scored for _, scored in rows.told_folds]
+        judged = JudgedRows.choose(told_folds, kinds, seed)
         without = [models] * len(judged.folds)
         if calibration == JOINT:
-            models, without = self._mend(models, rows, labelled, told, cells, judged)
+            tested = JudgedRows.choose(told_folds, kinds, seed, MOST_TESTED)
+            models, without = self._mend(models, rows, labelled, told, cells, tested)
         pile = labelled if X_unlabeled is None else self._raw_rows(models, X_unlabeled, cells, known)
         step_rows = pile.scored(models, cells)
         require_mass(step_rows.groups, step_rows.group_mass())
@@ -247,7 +249,7 @@ class Learner(ABC):
         labelled: RawRows,
         told: RawRows,
         cells: Cells,
-        judged: JudgedRows,
+        tested: JudgedRows,
     ) -> tuple[Models, list[Models]]:
         """The models with their joint maps, and without each fold of the rows of known groups."""
         targets = model_targets(cells, rows.attributes, rows.told) if models.groups else ()
@@ -255,12 +257,13 @@ class Learner(ABC):
         if rows.places is not None:
             if outcome is not None and not rows.complete:
                 outcome = outcome[rows.places]
-            return fit_recalibration(models, told.outputs, outcome, targets, judged, told.weights)
+            return fit_recalibration(models, told.outputs, outcome, targets, tested, told.weights)
         if outcome is not None:  # which other people do not have
             folds = [scored for _, scored in rows.folds]
-            own = JudgedRows.choose(folds, np.zeros(len(rows.data.y), np.int64), fold_seed(self.random_state))
+            kinds, seed = np.zeros(len(rows.data.y), np.int64), fold_seed(self.random_state)
+            own = JudgedRows.choose(folds, kinds, seed, MOST_TESTED)
             models, _ = fit_recalibration(models, labelled.outputs, outcome, (), own, labelled.weights)
-        return fit_recalibration(models, told.outputs, None, targets, judged, told.weights)
+        return fit_recalibration(models, told.outputs, None, targets, tested, told.weights)
 
     @abstractmethod
     def _check_step(self, data: Labelled, cells: Cells, X_unlabeled: Any) -> None:
