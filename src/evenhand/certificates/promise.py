@@ -137,7 +137,10 @@ class Promise(Stored):
         )
         where = "in X_calibration" if self.proved else "with a known group"
         if self.epsilon[worst] == 0.0:
-            text += " The parity step was solved for 0, which comes nearest; what is chance falls with the root of the rows."
+            text += (
+                " The parity step was solved for 0, which comes nearest; what is chance falls with the root "
+            )
+            text += "of the rows."
         elif self.rows_needed is None:
             text += " More rows alone will not do: the models do not tell the groups well enough."
         else:

@@ -8,8 +8,8 @@ import numpy as np
 from evenhand._utils.typing import IntArray
 
 MOST_JUDGED = 20_000  # rows; on as many chance shows a distance of about .006
-# Rows on which maps that mend the models are tested. What a map gets wrong of the group is what new people see
-# of it at `epsilon=0`: of a model that is off by a distance of .002 a fifth of as many rows tells too little.
+# Rows on which maps that mend the models are tested: what a model of the group gets wrong is what new people
+# see at `epsilon=0`, and a distance of .005 is too little for the rows above to tell from chance.
 MOST_TESTED = 100_000
 LEAST_OF_KIND = 200  # rows of each group, or group and outcome, that has them
 
