@@ -90,6 +90,10 @@ def test_a_shortfall_tells_what_can_be_promised_for_which_group_with_how_many_ro
     hopeless = replace(of_models, rows_needed=None)
     assert "More rows alone will not do" in hopeless.shortfall()
     assert hopeless.shortfall(REMEDIES[:1]).endswith('What may help: calibration="joint".')
+    # zero is out of reach of any models: these are blamed where they are much of what is left
+    zero = replace(BROKEN, epsilon=np.zeros(2), rows_needed=None)
+    assert zero.shortfall(REMEDIES).endswith("what is chance falls with the root of the rows.")
+    assert "What may help" in replace(zero, due_to_models=np.array([0.08, 0.0])).shortfall(REMEDIES)
 
 
 def test_a_shortfall_of_a_proof_tells_its_confidence_and_the_rows_to_set_aside():

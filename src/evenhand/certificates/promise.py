@@ -136,7 +136,12 @@ class Promise(Stored):
             f"about {self.promised[worst]:.3g}, because of group {self._name(worst)}."
         )
         where = "in X_calibration" if self.proved else "with a known group"
-        if self.rows_needed is None:
+        if self.epsilon[worst] == 0.0:
+            text += (
+                " The parity step was solved for 0, which comes nearest; what is chance falls with the root "
+            )
+            text += "of the rows."
+        elif self.rows_needed is None:
             text += " More rows alone will not do: the models do not tell the groups well enough."
         else:
             text += (
@@ -151,9 +156,10 @@ class Promise(Stored):
     @property
     def blames_models(self) -> bool:
         """Whether what the models get wrong is at least half of what is promised, as squares add up."""
-        if self.rows_needed is None or self.due_to_models is None:
-            return True
         worst = self.worst
+        hopeless = self.rows_needed is None and self.epsilon[worst] > 0  # zero is so with any models
+        if hopeless or self.due_to_models is None:
+            return True
         return bool(2.0 * self.due_to_models[worst] ** 2 >= self.promised[worst] ** 2)
 
 

@@ -8,6 +8,9 @@ import numpy as np
 from evenhand._utils.typing import IntArray
 
 MOST_JUDGED = 20_000  # rows; on as many chance shows a distance of about .006
+# Rows on which maps that mend the models are tested: what a model of the group gets wrong is what new people
+# see at `epsilon=0`, and a distance of .005 is too little for the rows above to tell from chance.
+MOST_TESTED = 100_000
 LEAST_OF_KIND = 200  # rows of each group, or group and outcome, that has them
 
 
@@ -19,14 +22,17 @@ class JudgedRows:
     folds: list[IntArray]  # places among these of the rows that one and the same model scored
 
     @classmethod
-    def choose(cls, folds: Sequence[IntArray], kinds: IntArray, seed: int = 0) -> "JudgedRows":
-        """All rows, or of many a sample, with more of a rare kind than its share.
+    def choose(
+        cls, folds: Sequence[IntArray], kinds: IntArray, seed: int = 0, most: int | None = None
+    ) -> "JudgedRows":
+        """All rows, or of many a sample of `most` (MOST_JUDGED), with more of a rare kind than its share.
 
         A pmf of each judged row is held, so that their number must not grow with that of all rows. The rows
         that a rare kind has too many are so few that everybody's distribution hardly feels them.
         """
         n_rows = len(kinds)
-        if n_rows <= MOST_JUDGED:
+        most = MOST_JUDGED if most is None else most
+        if n_rows <= most:
             return cls(np.arange(n_rows), list(folds))
         shuffled = np.random.default_rng(seed).permutation(n_rows)
         by_kind = shuffled[np.argsort(kinds[shuffled], kind="stable")]
@@ -34,7 +40,7 @@ class JudgedRows:
         rank = np.empty(n_rows, np.int64)  # of a row among those of its kind
         rank[by_kind] = np.arange(n_rows) - starts[kinds[by_kind]]
         chosen = rank < LEAST_OF_KIND
-        chosen[shuffled[:MOST_JUDGED]] = True
+        chosen[shuffled[:most]] = True
         return cls.at(np.flatnonzero(chosen), folds, n_rows)
 
     @classmethod

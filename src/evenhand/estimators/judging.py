@@ -180,6 +180,8 @@ class Judge:
 
     def _search(self, confidence: float | None, beyond: AnyArray) -> Judgement:
         """The largest share that does for all groups but those `beyond` it, or the least."""
+        if not self.step.epsilon.any():  # a share of nothing is nothing
+            return self.measure(np.full(len(beyond), LEAST_SHARE))
         search, tried = ShareSearch(), dict[float, Judgement]()
         while not search.done and len(tried) < MOST_TRIES:
             found = self.measure(np.where(beyond, LEAST_SHARE, search.share))

@@ -29,7 +29,7 @@ from evenhand.estimators.checking import (
 from evenhand.estimators.draws import RandomState
 from evenhand.estimators.group_model import GroupModel, fit_group_models
 from evenhand.estimators.groups import check_attributes, check_small_groups, warn_of_numbers
-from evenhand.estimators.judged_rows import JudgedRows
+from evenhand.estimators.judged_rows import MOST_TESTED, JudgedRows
 from evenhand.estimators.judging import is_for_new_people
 from evenhand.estimators.learning import (
     Learned,
@@ -173,10 +173,12 @@ class Learner(ABC):
         labelled, told = rows.raw(self._fitted(models, rows.data.classes, cells), scores, held_out)
         kinds = combined_codes(rows.attributes, rows.told.y, rows.told.classes)
         seed = fold_seed(self.random_state)
-        judged = JudgedRows.choose([scored for _, scored in rows.told_folds], kinds, seed)
+        told_folds = [scored for _, scored in rows.told_folds]
+        judged = JudgedRows.choose(told_folds, kinds, seed)
         without = [models] * len(judged.folds)
         if calibration == JOINT:
-            models, without = self._mend(models, rows, labelled, told, cells, judged)
+            tested = JudgedRows.choose(told_folds, kinds, seed, MOST_TESTED)
+            models, without = self._mend(models, rows, labelled, told, cells, tested)
         pile = labelled if X_unlabeled is None else self._raw_rows(models, X_unlabeled, cells, known)
         step_rows = pile.scored(models, cells)
         require_mass(step_rows.groups, step_rows.group_mass())
@@ -223,16 +225,17 @@ class Learner(ABC):
         labelled: RawRows,
         told: RawRows,
         cells: Cells,
-        judged: JudgedRows,
+        tested: JudgedRows,
     ) -> tuple[Models, list[Models]]:
         """The models with their joint maps, and without each fold of the rows of known groups."""
         targets = model_targets(cells, rows.attributes, rows.told) if models.groups else ()
         outcome = self._outcome_to_mend(rows.data)
         if rows.other_people and outcome is not None:  # which they do not have: it is mended on its own rows
             folds = [scored for _, scored in rows.folds]
-            own = JudgedRows.choose(folds, np.zeros(len(rows.data.y), np.int64), fold_seed(self.random_state))
+            kinds, seed = np.zeros(len(rows.data.y), np.int64), fold_seed(self.random_state)
+            own = JudgedRows.choose(folds, kinds, seed, MOST_TESTED)
             models, _ = fit_recalibration(models, labelled.outputs, outcome, (), own, labelled.weights)
-        return fit_recalibration(models, told.outputs, rows.of_told(outcome), targets, judged, told.weights)
+        return fit_recalibration(models, told.outputs, rows.of_told(outcome), targets, tested, told.weights)
 
     @abstractmethod
     def _check_step(self, data: Labelled, cells: Cells, X_unlabeled: Any) -> None:

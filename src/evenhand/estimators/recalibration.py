@@ -82,13 +82,13 @@ def fit_recalibration(
     outputs: ModelOutputs,
     outcome: AnyArray | None,
     targets: Sequence[Groups],
-    judged: JudgedRows,
+    tested: JudgedRows,
     weights: FloatArray | None,
 ) -> tuple[Models, list[Models]]:
     """The models with their maps, and with maps that were fitted without each fold.
 
-    `outputs` is by models that have not seen the rows. A map is kept where judged rows say that it helps. An
-    outcome of None is left alone, and so are the models of the group without `targets`.
+    `outputs` is by models that have not seen the rows. A map is kept where the tested ones of them say that
+    it helps. An outcome of None is left alone, and so are the models of the group without `targets`.
     """
     smallest = min([len(outputs.scores), *(int(groups.sizes().min()) for groups in targets)])
     of_outcome: list[Wanted] = []
@@ -98,13 +98,13 @@ def fit_recalibration(
             scores = np.clip(scores, *range_without_outliers(scores))
         of_outcome.append((outcome, scores))
     if any(groups.proba is not None for groups in targets):
-        fits = _fit_maps(outputs, of_outcome, judged, weights, smallest)
-        fits += _fit_soft_maps(outputs, targets, judged, weights, smallest)
+        fits = _fit_maps(outputs, of_outcome, tested, weights, smallest)
+        fits += _fit_soft_maps(outputs, targets, tested, weights, smallest)
     else:
         of_groups = [(groups.codes, said) for groups, said in zip(targets, outputs.modelled, strict=False)]
-        fits = _fit_maps(outputs, of_outcome + of_groups, judged, weights, smallest)
+        fits = _fit_maps(outputs, of_outcome + of_groups, tested, weights, smallest)
     if not any(fits):
-        return models, [models] * len(judged.folds)
+        return models, [models] * len(tested.folds)
 
     def mended(maps: list[JointCalibrator | None]) -> Models:
         first = maps.pop(0) if of_outcome else models.outcome_calibrator
@@ -112,7 +112,7 @@ def fit_recalibration(
 
     without = [
         mended([None if fit is None else fit.without[fold] for fit in fits])
-        for fold in range(len(judged.folds))
+        for fold in range(len(tested.folds))
     ]
     return mended([None if fit is None else fit.calibrator for fit in fits]), without
 
@@ -120,19 +120,20 @@ def fit_recalibration(
 def _fit_maps(
     outputs: ModelOutputs,
     wanted: Sequence[Wanted],
-    judged: JudgedRows,
+    tested: JudgedRows,
     weights: FloatArray | None,
     smallest: int,
 ) -> list[JointFit | None]:
     """A map to each of the targets that are wanted, where it helps, and those without each fold."""
-    places = judged.places
+    places = tested.places
     rows = JointRows.of(outputs.take(places).inputs(), None if weights is None else weights[places], smallest)
-    fits = [rows.cross_fit(target[places], said[places], judged.folds) for target, said in wanted]
-    if len(places) == len(outputs.scores) or not any(fits):
+    n_rows = len(outputs.scores)
+    fits = [rows.cross_fit(target[places], said[places], tested.folds, n_rows) for target, said in wanted]
+    if len(places) == n_rows or not any(fits):
         return fits
-    rows = JointRows.of(outputs.inputs(), weights, smallest)
+    rows = rows.on(outputs.inputs(), weights)
     return [
-        None if fit is None else JointFit(rows.fit(*pair), fit.without)
+        None if fit is None else replace(fit, calibrator=rows.fit(*pair, start=fit))
         for fit, pair in zip(fits, wanted, strict=True)
     ]
 
@@ -140,7 +141,7 @@ def _fit_maps(
 def _fit_soft_maps(
     outputs: ModelOutputs,
     targets: Sequence[Groups],
-    judged: JudgedRows,
+    tested: JudgedRows,
     weights: FloatArray | None,
     smallest: int,
 ) -> list[JointFit | None]:
@@ -149,7 +150,7 @@ def _fit_soft_maps(
     for groups, said in zip(targets, outputs.modelled, strict=True):
         assert groups.proba is not None
         rows, codes, shares = spread_rows(groups.proba, weights)
-        spread = judged.spread(rows, len(groups.codes))
+        spread = tested.spread(rows, len(groups.codes))
         fits += _fit_maps(outputs.take(rows), [(codes, said[rows])], spread, shares, smallest)
     return fits
 

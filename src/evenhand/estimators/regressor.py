@@ -57,9 +57,9 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
         the model of the outcome, too: a policy sees a row through its score and its group probabilities
         alone, so both become what they should be given both, by a polynomial of degree 3 (of 2 or 1 where
         the models say more than five numbers, or the smallest group has few rows). Each is mended only where
-        held-out rows say that it helps, and the scores only for the squared cost. With `X_unlabeled` it takes
-        folds of the labelled rows, too. "auto" is "joint" where epsilon is for new people, and None with
-        `confidence=None`.
+        held-out rows say that it helps, or where there are 10 000 rows for each coefficient, and the scores
+        only for the squared cost. With `X_unlabeled` it takes folds of the labelled rows, too. "auto" is
+        "joint" where epsilon is for new people, and None with `confidence=None`.
     confidence : "auto", "average", float or None, default="auto"
         Whom epsilon is for. "auto" and "average": new people of the true groups are expected to see it, on
         average over samples; 0.9, say: they see no more with that probability, an estimate, or proved where
