@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import triton
 import triton.language as tl
 
 from evenhand._kernels.triton_moments import lows_kernel, moments_kernel
@@ -40,8 +39,13 @@ class Table:
     vectors: FloatArray  # (n_vectors, n_atoms)
     root: float  # the scale of the score, where the cost is squared
     ratio: float  # of the logits that are computed to those that were asked for
-    squared: bool
+    scale: float  # of a squared cost, which has `scale * eta^2` beside the logits; 0 where there is none
     filler: FloatArray  # of an atom that is not there, (n_vectors,)
+
+    @property
+    def squared(self) -> bool:
+        """Whether this is for the squared cost, in float32."""
+        return self.scale > 0.0
 
 
 def complete_square(loadings: FloatArray, offset: FloatArray) -> tuple[float, FloatArray] | None:
@@ -59,7 +63,7 @@ def make_table(loadings: FloatArray, offset: FloatArray, *, single: bool) -> Tab
     """Negative loadings and offset; in float32 those of a squared cost, split in two, or None."""
     if not single:
         vectors = -np.vstack([loadings.T, offset])
-        return Table(vectors, 1.0, 1.0, False, np.append(np.zeros(len(vectors) - 1), FARTHEST[False]))
+        return Table(vectors, 1.0, 1.0, 0.0, np.append(np.zeros(len(vectors) - 1), FARTHEST[False]))
     square = complete_square(loadings[:, -1], offset)
     if square is None:
         return None
@@ -71,7 +75,7 @@ def make_table(loadings: FloatArray, offset: FloatArray, *, single: bool) -> Tab
     vectors = np.vstack([high_tilts, tilts - high_tilts, high_places, places - high_places])
     filler = np.zeros(len(vectors))
     filler[-2] = FARTHEST[True]
-    return Table(vectors, root, ratio, True, filler)
+    return Table(vectors, root, ratio, scale, filler)
 
 
 def _registers(shape: Shape, n_vectors: int, n_moments: int, size: int) -> int:
@@ -135,7 +139,7 @@ def launch(
     given = design, design.stride(0), design if weights is None else weights, on_device, table.root
     if not fused:
         lows, masses = torch.empty((2, n_rows), dtype=real, device=device)
-        other = lows_shape or Shape(32, 8, 8, 16)
+        other = lows_shape or Shape(32, 8, min(8, shape.tile // 8), 16)
         n_lows = max(1, min(multiprocessors(device) * other.programs, -(-n_rows // other.rows)))
         of_rows = torch.empty((n_lows, 2), dtype=torch.float64, device=device)
         if padded % other.tile:
@@ -152,3 +156,27 @@ def launch(
     smooth, peak = of_rows.sum(dim=0).unbind()
     total = sums[:, :, :n_atoms].sum(dim=0, dtype=torch.float64).ravel()
     return torch.cat([torch.stack([(smooth + peak) / table.ratio, peak / table.ratio]), total])
+
+
+class FusedMoments:
+    """Sums of `torch_moments.moments`, for rows on a card, by the fused kernels."""
+
+    def __init__(self, loadings: FloatArray, offset: FloatArray, n_moments: int, *, single: bool) -> None:
+        table = make_table(loadings, offset, single=single)
+        self.table = make_table(loadings, offset, single=False) if table is None else table
+        self.n_moments = n_moments
+        size = 4 if self.table.squared else 8
+        self.shape, self.fused = choose_shape(len(offset), len(self.table.vectors), n_moments, size)
+
+    def __call__(self, design: Any, weights: Any) -> Any:
+        """Smooth, peak and moments over some rows, one vector of float64 on their device."""
+        found = launch(design, weights, self.table, self.n_moments, self.shape, fused=self.fused)
+        if self.table.squared:  # what the square has beside the logits that were asked for
+            found[:2] += self.table.scale * _sum_of_squares(design[-1], weights)
+        return found
+
+
+def _sum_of_squares(column: Any, weights: Any) -> Any:
+    if weights is None:
+        return torch.linalg.vector_norm(column, dtype=torch.float64) ** 2
+    return (column * column * weights).sum(dtype=torch.float64)

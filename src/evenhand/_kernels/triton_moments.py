@@ -15,7 +15,9 @@ import triton.language as tl
 
 
 @triton.jit
-def _load_columns(design, stride, place, used, root, N_COLUMNS: tl.constexpr, SQUARED: tl.constexpr, REAL: tl.constexpr):
+def _load_columns(
+    design, stride, place, used, root, N_COLUMNS: tl.constexpr, SQUARED: tl.constexpr, REAL: tl.constexpr
+):
     """Columns of some rows; the score of a squared cost is scaled as its atoms are."""
     columns = ()
     for k in tl.static_range(N_COLUMNS):
@@ -37,7 +39,9 @@ def _load_weights(weights, place, used, WEIGHTED: tl.constexpr, REAL: tl.constex
 
 
 @triton.jit
-def _load_vectors(table, first, padded, lane, N_VECTORS: tl.constexpr, WIDTH: tl.constexpr, CHUNKS: tl.constexpr):
+def _load_vectors(
+    table, first, padded, lane, N_VECTORS: tl.constexpr, WIDTH: tl.constexpr, CHUNKS: tl.constexpr
+):
     """What belongs to the atoms `first : first + CHUNKS * WIDTH`, vector by vector and piece by piece."""
     vectors = ()
     for j in tl.static_range(N_VECTORS):
@@ -57,7 +61,9 @@ def _negative_logits(columns, vectors, N_COLUMNS: tl.constexpr, CHUNKS: tl.const
     N_TILTS: tl.constexpr = N_COLUMNS - 1
     for c in tl.static_range(CHUNKS):
         if SQUARED:
-            away = (vectors[2 * N_TILTS * CHUNKS + c] - columns[N_TILTS][:, None]) + vectors[(2 * N_TILTS + 1) * CHUNKS + c]
+            away = (vectors[2 * N_TILTS * CHUNKS + c] - columns[N_TILTS][:, None]) + vectors[
+                (2 * N_TILTS + 1) * CHUNKS + c
+            ]
             value = columns[0][:, None] * vectors[N_TILTS * CHUNKS + c]
             for k in tl.static_range(1, N_TILTS):
                 value = tl.fma(columns[k][:, None], vectors[(N_TILTS + k) * CHUNKS + c], value)
@@ -74,7 +80,17 @@ def _negative_logits(columns, vectors, N_COLUMNS: tl.constexpr, CHUNKS: tl.const
 
 @triton.jit
 def moments_kernel(
-    design, stride, weights, table, root, lows, masses, sums_out, rows_out, n_rows, padded,
+    design,
+    stride,
+    weights,
+    table,
+    root,
+    lows,
+    masses,
+    sums_out,
+    rows_out,
+    n_rows,
+    padded,
     N_COLUMNS: tl.constexpr,
     N_MOMENTS: tl.constexpr,
     ROWS: tl.constexpr,
@@ -146,7 +162,16 @@ def moments_kernel(
 
 @triton.jit
 def lows_kernel(
-    design, stride, weights, table, root, lows, masses, rows_out, n_rows, padded,
+    design,
+    stride,
+    weights,
+    table,
+    root,
+    lows,
+    masses,
+    rows_out,
+    n_rows,
+    padded,
     N_COLUMNS: tl.constexpr,
     ROWS: tl.constexpr,
     WIDTH: tl.constexpr,

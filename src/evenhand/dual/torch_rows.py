@@ -1,0 +1,186 @@
+"""Rows of a dual problem as tensors: on a GPU, on the CPU, or in host memory and streamed through a GPU."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from evenhand._kernels import torch_moments
+from evenhand._kernels.torch_hashing import signed
+from evenhand._kernels.torch_streaming import stream_parts
+from evenhand._utils.typing import FloatArray
+from evenhand.dual.rows import DualRows, MemoryRows, PolicyMoments
+
+SINGLE_FROM = (
+    1_000_000  # rows given in float32 that are summed in float32: of fewer, rounding would not average out
+)
+FUSED_FROM = 1 << 25  # rows x atoms from which the compiled kernels are worth their compilation
+MOST_ON_CARD = 0.7  # share of a card's free memory that rows may take: else they are streamed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TorchRows:
+    """Rows as tensors, whose sums are computed on `device`, in float64 or in float32 as they were given."""
+
+    design: Any  # kept imbalances, then cost features: (n_kept + n_features, n_rows)
+    constant: Any  # (n_rows,)
+    weights: Any  # (n_rows,), sums to one; None where all rows count alike
+    n_kept: int
+    device: Any  # torch.device; the tensors are there, or in host memory and streamed
+    keeps_samples: bool  # on the device; else samples go to the compiled loops of the CPU
+    means: FloatArray = field(init=False)  # of the kept imbalances, and last of the constant
+
+    def __post_init__(self) -> None:
+        columns = [*self.design[: self.n_kept], self.constant]
+        means = torch.stack([_mean(column, self.weights) for column in columns])
+        object.__setattr__(self, "means", means.cpu().numpy())
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.design.shape[1])
+
+    def moments(self, loadings: FloatArray, offset: FloatArray, *, whole: bool = False) -> PolicyMoments:
+        """Moments of the kept imbalances; with `whole` also of the features, and last of a one."""
+        n_moments = len(self.design) + 1 if whole else self.n_kept
+        sums = _choose_sums(self, loadings, offset, n_moments, whole=whole)
+        found = self._total(sums).cpu().numpy()
+        return PolicyMoments(float(found[0]), found[2:].reshape(n_moments, len(offset)), float(found[1]))
+
+    def curvature(self, loadings: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """`E[u_s u_t pi_l pi_k]` for k >= l and `E[u_s u_t pi_l]`, for each pair s <= t of imbalances u."""
+
+        def sums(design: Any, weights: Any) -> Any:
+            return torch_moments.curvature(design, weights, loadings, offset, self.n_kept)
+
+        found = self._total(sums).cpu().numpy()
+        return found[:, :-1], found[:, -1]
+
+    def variances(self, loadings: FloatArray, offset: FloatArray, values: FloatArray) -> FloatArray:
+        """`E[u u^T Var_pi(values)]`, (n_kept, n_kept), for one value at each atom."""
+
+        def sums(design: Any, weights: Any) -> Any:
+            return torch_moments.variances(design, weights, loadings, offset, values, self.n_kept)
+
+        total: FloatArray = self._total(sums).cpu().numpy()
+        return total
+
+    def mean_constant(self) -> float:
+        """Mean of the cost that no atom changes."""
+        return float(self.means[-1])
+
+    def second_moment(self) -> FloatArray:
+        """`E[u u^T]` of the kept imbalances, (n_kept, n_kept)."""
+
+        def sums(design: Any, weights: Any) -> Any:
+            return torch_moments.second_moment(design[: self.n_kept], weights)
+
+        total: FloatArray = self._total(sums).cpu().numpy()
+        return total
+
+    def sample(self, size: int) -> DualRows:
+        """The same `size` rows every time, one of each of as many stretches, with the mean imbalance of all.
+
+        On the device; in memory where sums of the CPU are asked for, whose compiled loops are faster.
+        """
+        places = spread_places(self.n_rows, size, self.design.device)
+        design = self.design[:, places].to(self.device, torch.float64)
+        constant = self.constant[places].to(self.device, torch.float64)
+        weights = None
+        if self.weights is not None:
+            weights = self.weights[places].to(self.device, torch.float64)
+            weights = weights / weights.sum()
+        for column, mean in zip(design[: self.n_kept], self.means[:-1], strict=True):
+            column += float(mean) - _mean(column, weights)
+        if self.keeps_samples:
+            if size >= SINGLE_FROM:
+                design = design.to(self.design.dtype)
+            return TorchRows(design, constant, weights, self.n_kept, self.device, True)
+        alike = torch.full((size,), 1.0 / size, dtype=torch.float64)
+        arrays = (each.cpu().numpy() for each in (design, constant, alike if weights is None else weights))
+        return MemoryRows(*arrays, self.n_kept)
+
+    def _total(self, sums: Callable[[Any, Any], Any]) -> Any:
+        """Weighted mean over all rows of what `sums` adds up over some of them."""
+        total = None
+        for design, weights in self._parts():
+            part = sums(design, weights)
+            total = part if total is None else total + part
+        return total / self.n_rows if self.weights is None else total
+
+    def _parts(self) -> Iterator[tuple[Any, Any]]:
+        if self.design.device == self.device:
+            return iter([(self.design, self.weights)])
+        return stream_parts(self.design, self.weights, self.device)
+
+
+def _choose_sums(
+    rows: TorchRows, loadings: FloatArray, offset: FloatArray, n_moments: int, *, whole: bool
+) -> Callable[[Any, Any], Any]:
+    """The fused kernels where there are any and they are worth it, or plain torch."""
+    fused = _fused() if rows.device.type == "cuda" and rows.n_rows * len(offset) >= FUSED_FROM else None
+    if fused is not None and len(rows.design) <= fused.MOST_COLUMNS:
+        single = rows.design.dtype != torch.float64 and rows.n_rows >= SINGLE_FROM and not whole
+        sums: Callable[[Any, Any], Any] = fused.FusedMoments(loadings, offset, n_moments, single=single)
+        return sums
+    return lambda design, weights: torch_moments.moments(design, weights, loadings, offset, n_moments)
+
+
+def _fused() -> Any:
+    """The Triton kernels, or None where there is no Triton."""
+    try:
+        from evenhand._kernels import triton_launch
+    except ImportError:
+        return None
+    return triton_launch
+
+
+def _mean(column: Any, weights: Any) -> Any:
+    """Weighted mean of a column, summed in float64."""
+    if weights is None:
+        return column.mean(dtype=torch.float64)
+    return (column.double() * weights).sum()
+
+
+def spread_places(n_rows: int, size: int, device: Any) -> Any:
+    """One row of each of `size` stretches of the rows, in order, the same on every device.
+
+    Where in its stretch is a hash of the stretch's number (the mixer of splitmix64): a regular step could fall
+    in with an order of the rows.
+    """
+    numbers = torch.arange(size, dtype=torch.int64, device=device)
+    starts = numbers * n_rows // size
+    lengths = (numbers + 1) * n_rows // size - starts
+    mixed = (numbers + 1) * signed(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ ((mixed >> shift) & ((1 << (64 - shift)) - 1))) * signed(factor)
+    mixed = mixed ^ ((mixed >> 31) & ((1 << 33) - 1))
+    return starts + (mixed & ((1 << 62) - 1)) % lengths
+
+
+def settle(device: Any) -> tuple[Any, bool]:
+    """A device by its full name, and whether samples of rows stay there."""
+    found = torch.device(device)
+    if found.type == "cuda" and found.index is None:
+        found = torch.device("cuda", torch.cuda.current_device())
+    return found, found.type != "cpu"
+
+
+def place_rows(rows: MemoryRows, device: Any) -> TorchRows:
+    """Rows in memory, on a device where they fit there, or streamed through it."""
+    home, keeps_samples = settle(device)
+    alike = bool((rows.weights == rows.weights[:1]).all())
+    parts = [rows.design, rows.constant, *([] if alike else [rows.weights])]
+    tensors = move([torch.from_numpy(np.ascontiguousarray(part)) for part in parts], home)
+    return TorchRows(tensors[0], tensors[1], None if alike else tensors[2], rows.n_kept, home, keeps_samples)
+
+
+def move(tensors: list[Any], device: Any) -> list[Any]:
+    """Tensors on the device, or, where it has no room for them, in pinned host memory."""
+    if device.type == "cuda" and any(each.device != device for each in tensors):
+        free = torch.cuda.mem_get_info(device)[0]
+        if sum(each.nbytes for each in tensors) > MOST_ON_CARD * free:
+            return [each if each.is_pinned() else each.pin_memory() for each in tensors]
+    return [each.to(device) for each in tensors]
