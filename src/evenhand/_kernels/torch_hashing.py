@@ -37,7 +37,7 @@ def _rounds(v: list[Any], count: int) -> list[Any]:
 
 
 def siphash(words: Any, key: tuple[int, int]) -> Any:
-    """SipHash-2-4 of each column of `words`, (n_words, n_rows) of int64, under a key of two words: (n_rows,)."""
+    """SipHash-2-4 of each column of `words`, (n_words, n_rows) of int64, under a key of two: (n_rows,)."""
     start = [signed(part ^ init) for part, init in zip((key[0], key[1]) * 2, _INIT, strict=True)]
     v = [torch.full_like(words[0], part) for part in start]
     length = torch.full_like(words[0], signed(((8 * len(words)) & 255) << 56))

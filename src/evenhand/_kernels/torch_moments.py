@@ -1,7 +1,7 @@
 """Sums over rows under softmax policies in plain torch, on any device, block by block of rows.
 
-What `softmax.py` has for NumPy, in float64 and with the (rows x atoms) matrix of one block at a time. Logits are
-in units of log 2; designs have shape (n_columns, n_rows); rows without weights count one each.
+What `softmax.py` has for NumPy, in float64 and with the (rows x atoms) matrix of one block at a time. Logits
+are in units of log 2; designs have shape (n_columns, n_rows); rows without weights count one each.
 """
 
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from evenhand._kernels.softmax import NEGLIGIBLE, TILE
 from evenhand._utils.typing import FloatArray
 
 BLOCK_ENTRIES = {"cpu": 1 << 20, "cuda": 1 << 26}  # of a matrix held at once: what fits in caches, in a card
@@ -57,7 +58,7 @@ def moments(design: Any, weights: Any, loadings: FloatArray, offset: FloatArray,
 
 
 def curvature(design: Any, weights: Any, loadings: FloatArray, offset: FloatArray, n_kept: int) -> Any:
-    """Sums of `u_s u_t pi pi^T` and, as a last row, of `u_s u_t pi`, for each pair s <= t of the first columns.
+    """Sums of `u_s u_t pi pi^T` and, as a last row, of `u_s u_t pi`, for each pair s <= t of imbalances u.
 
     Shape (n_pairs, n_atoms + 1, n_atoms), float64.
     """
@@ -66,14 +67,27 @@ def curvature(design: Any, weights: Any, loadings: FloatArray, offset: FloatArra
     total = torch.zeros((pairs.shape[1], n_atoms + 1, n_atoms), dtype=torch.float64, device=design.device)
     for rows in blocks(design.shape[1], n_atoms, design.device):
         columns = design[:, rows].double()
-        chances = policy(columns, on_device, bias)
+        left, right = _without_tails(policy(columns, on_device, bias))
         for place, (s, t) in enumerate(pairs.T.tolist()):
             scale = columns[s] * columns[t]
             if weights is not None:
                 scale = scale * weights[rows].double()
-            total[place, :n_atoms] += (chances * scale[:, None]).T @ chances
-            total[place, n_atoms] += scale @ chances
+            total[place, :n_atoms] += (left * scale[:, None]).T @ right
+            total[place, n_atoms] += scale @ left
     return total
+
+
+def _without_tails(chances: Any) -> tuple[Any, Any]:
+    """The two factors of a row's curvature that the compiled loops take: a Hessian is the same anywhere.
+
+    From the first atom that is not negligible to the last, and up to the end of that one's tile.
+    """
+    places = torch.arange(chances.shape[1], device=chances.device)
+    used = chances > NEGLIGIBLE
+    first = torch.where(used, places, len(places)).amin(dim=1, keepdim=True)
+    stop = torch.where(used, places + 1, 0).amax(dim=1, keepdim=True)
+    left = torch.where((places >= first) & (places < stop), chances, 0.0)
+    return left, torch.where(places < (stop + TILE - 1) // TILE * TILE, chances, 0.0)
 
 
 def variances(

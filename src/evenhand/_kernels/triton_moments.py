@@ -1,11 +1,11 @@
 """Value and moments of softmax policies on a GPU in one pass, without the matrix of rows by atoms.
 
 A program is one warp. It keeps `ROWS` rows x all atoms of a tile in registers, as `CHUNKS` pieces of `WIDTH`
-lanes each, walks over the rows, and keeps the moments as a sum for each row of its block and atom, which is
+lanes each, walks over the rows, and keeps the moments as one sum for each row of its block and atom, which is
 reduced once at the end. Every program writes sums of its own, and these are added in a fixed order: the same
 rows give the same bits in every run.
 
-Logits are in units of log 2 and their negatives are what is computed. In float32 the squared cost is
+Logits are in units of log 2, and their negatives are what is computed. In float32 the squared cost is
 `(y_l - eta)^2`, not expanded, so that it is exact near the atoms that carry the mass, and what belongs to an
 atom is split in two numbers: rounding then differs from row to row, and averages out.
 """
@@ -15,27 +15,26 @@ import triton.language as tl
 
 
 @triton.jit
-def _load_columns(
-    design, stride, place, used, root, N_COLUMNS: tl.constexpr, SQUARED: tl.constexpr, REAL: tl.constexpr
+def _load_rows(
+    design,
+    stride,
+    weights,
+    place,
+    n_rows,
+    N_COLUMNS: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    REAL: tl.constexpr,
 ):
-    """Columns of some rows; the score of a squared cost is scaled as its atoms are."""
+    """Columns of some rows, and their weights: ones where all count alike, zeros beyond the last row."""
+    used = place < n_rows
     columns = ()
     for k in tl.static_range(N_COLUMNS):
-        column = tl.load(design + k * stride + place, mask=used, other=0.0).to(REAL)
-        if SQUARED and k == N_COLUMNS - 1:
-            column = column * root
-        columns = columns + (column,)
-    return columns
-
-
-@triton.jit
-def _load_weights(weights, place, used, WEIGHTED: tl.constexpr, REAL: tl.constexpr):
-    """Weights of some rows; ones where all count alike."""
+        columns = columns + (tl.load(design + k * stride + place, mask=used, other=0.0).to(REAL),)
     if WEIGHTED:
         weight = tl.load(weights + place, mask=used, other=0.0).to(REAL)
     else:
         weight = used.to(REAL)
-    return weight
+    return columns, weight
 
 
 @triton.jit
@@ -51,19 +50,21 @@ def _load_vectors(
 
 
 @triton.jit
-def _negative_logits(columns, vectors, N_COLUMNS: tl.constexpr, CHUNKS: tl.constexpr, SQUARED: tl.constexpr):
+def _negative_logits(
+    columns, vectors, negative_root, N_COLUMNS: tl.constexpr, CHUNKS: tl.constexpr, SQUARED: tl.constexpr
+):
     """Negative logits of each piece, (ROWS, WIDTH).
 
-    Squared: high parts of all loadings but the last, then their low parts, then the atoms' high and low parts.
-    Otherwise: all loadings, then the offset.
+    Vectors of a squared cost: high parts of all loadings but the last, their low parts, then the atoms' high
+    and low parts. Otherwise: all loadings, then the offset. Products are fused by hand: left to the compiler,
+    the two passes over many atoms would round differently.
     """
     values = ()
     N_TILTS: tl.constexpr = N_COLUMNS - 1
     for c in tl.static_range(CHUNKS):
         if SQUARED:
-            away = (vectors[2 * N_TILTS * CHUNKS + c] - columns[N_TILTS][:, None]) + vectors[
-                (2 * N_TILTS + 1) * CHUNKS + c
-            ]
+            high, low = vectors[2 * N_TILTS * CHUNKS + c], vectors[(2 * N_TILTS + 1) * CHUNKS + c]
+            away = tl.fma(columns[N_TILTS][:, None], negative_root, high) + low
             value = columns[0][:, None] * vectors[N_TILTS * CHUNKS + c]
             for k in tl.static_range(1, N_TILTS):
                 value = tl.fma(columns[k][:, None], vectors[(N_TILTS + k) * CHUNKS + c], value)
@@ -84,7 +85,7 @@ def moments_kernel(
     stride,
     weights,
     table,
-    root,
+    negative_root,
     lows,
     masses,
     sums_out,
@@ -103,31 +104,34 @@ def moments_kernel(
 ):
     """Sums of `w * column * policy` over the rows of a program, for one tile of atoms.
 
-    Where the tile is all there is, the rows' smallest negative logit and the sum of their powers are found on
-    the way; otherwise they are KNOWN, from `lows_kernel`.
+    Where the tile is all there is, the rows' smallest negative logits and the sums of their powers are found
+    on the way, while the next rows are being loaded; otherwise they are KNOWN, from `lows_kernel`.
     """
-    program = tl.program_id(0)
-    n_programs = tl.num_programs(0)
-    tile = tl.program_id(1)
-    row = tl.arange(0, ROWS)
-    lane = tl.arange(0, WIDTH)
+    program = tl.program_id(0).to(tl.int64)
+    step = tl.num_programs(0) * ROWS
+    row, lane = tl.arange(0, ROWS), tl.arange(0, WIDTH)
     N_VECTORS: tl.constexpr = 2 * N_COLUMNS if SQUARED else N_COLUMNS + 1
-    vectors = _load_vectors(table, tile * CHUNKS * WIDTH, padded, lane, N_VECTORS, WIDTH, CHUNKS)
+    first = tl.program_id(1) * CHUNKS * WIDTH
+    vectors = _load_vectors(table, first, padded, lane, N_VECTORS, WIDTH, CHUNKS)
     sums = ()
     for _ in tl.static_range(N_MOMENTS * CHUNKS):
         sums = sums + (tl.zeros((ROWS, WIDTH), REAL),)
-    smooth = tl.zeros((ROWS,), tl.float64)
-    peak = tl.zeros((ROWS,), tl.float64)
-    for block in range(program * ROWS, n_rows, n_programs * ROWS):
+    smooth, peak = tl.zeros((ROWS,), tl.float64), tl.zeros((ROWS,), tl.float64)
+    place = program * ROWS + row
+    columns, weight = _load_rows(design, stride, weights, place, n_rows, N_COLUMNS, WEIGHTED, REAL)
+    for block in range(program * ROWS, n_rows, step):
         place = block + row
-        used = place < n_rows
-        columns = _load_columns(design, stride, place, used, root, N_COLUMNS, SQUARED, REAL)
-        weight = _load_weights(weights, place, used, WEIGHTED, REAL)
-        values = _negative_logits(columns, vectors, N_COLUMNS, CHUNKS, SQUARED)
         if KNOWN:
-            low = tl.load(lows + place, mask=used, other=0.0)
-            mass = tl.load(masses + place, mask=used, other=1.0)
+            columns, weight = _load_rows(design, stride, weights, place, n_rows, N_COLUMNS, WEIGHTED, REAL)
+            low = tl.load(lows + place, mask=place < n_rows, other=0.0)
+            mass = tl.load(masses + place, mask=place < n_rows, other=1.0)
+            after, weight_after = columns, weight
         else:
+            after, weight_after = _load_rows(
+                design, stride, weights, place + step, n_rows, N_COLUMNS, WEIGHTED, REAL
+            )
+        values = _negative_logits(columns, vectors, negative_root, N_COLUMNS, CHUNKS, SQUARED)
+        if not KNOWN:
             lowest = values[0]
             for c in tl.static_range(1, CHUNKS):
                 lowest = tl.minimum(lowest, values[c])
@@ -150,8 +154,8 @@ def moments_kernel(
                 factor = share * columns[k]
             for c in tl.static_range(CHUNKS):
                 grown = grown + (tl.fma(powers[c], factor[:, None], sums[k * CHUNKS + c]),)
-        sums = grown
-    out = sums_out + program * N_MOMENTS * padded + tile * CHUNKS * WIDTH + lane
+        sums, columns, weight = grown, after, weight_after
+    out = sums_out + program * N_MOMENTS * padded + first + lane
     for k in tl.static_range(N_MOMENTS):
         for c in tl.static_range(CHUNKS):
             tl.store(out + k * padded + c * WIDTH, tl.sum(sums[k * CHUNKS + c], axis=0))
@@ -166,7 +170,7 @@ def lows_kernel(
     stride,
     weights,
     table,
-    root,
+    negative_root,
     lows,
     masses,
     rows_out,
@@ -180,35 +184,30 @@ def lows_kernel(
     WEIGHTED: tl.constexpr,
     REAL: tl.constexpr,
 ):
-    """Smallest negative logit of each row and the sum of its powers, tile by tile; and their sums."""
-    program = tl.program_id(0)
-    n_programs = tl.num_programs(0)
-    row = tl.arange(0, ROWS)
-    lane = tl.arange(0, WIDTH)
+    """Smallest negative logit of each row and the sum of its powers, tile by tile, and sums over rows."""
+    program = tl.program_id(0).to(tl.int64)
+    row, lane = tl.arange(0, ROWS), tl.arange(0, WIDTH)
     N_VECTORS: tl.constexpr = 2 * N_COLUMNS if SQUARED else N_COLUMNS + 1
-    smooth = tl.zeros((ROWS,), tl.float64)
-    peak = tl.zeros((ROWS,), tl.float64)
-    for block in range(program * ROWS, n_rows, n_programs * ROWS):
+    smooth, peak = tl.zeros((ROWS,), tl.float64), tl.zeros((ROWS,), tl.float64)
+    for block in range(program * ROWS, n_rows, tl.num_programs(0) * ROWS):
         place = block + row
-        used = place < n_rows
-        columns = _load_columns(design, stride, place, used, root, N_COLUMNS, SQUARED, REAL)
-        weight = _load_weights(weights, place, used, WEIGHTED, REAL)
+        columns, weight = _load_rows(design, stride, weights, place, n_rows, N_COLUMNS, WEIGHTED, REAL)
         lowest = tl.full((ROWS, WIDTH), 3e38, REAL)
         total = tl.zeros((ROWS, WIDTH), REAL)
         for first in range(0, padded, CHUNKS * WIDTH):
             vectors = _load_vectors(table, first, padded, lane, N_VECTORS, WIDTH, CHUNKS)
-            values = _negative_logits(columns, vectors, N_COLUMNS, CHUNKS, SQUARED)
+            values = _negative_logits(columns, vectors, negative_root, N_COLUMNS, CHUNKS, SQUARED)
             before = lowest
             for c in tl.static_range(CHUNKS):
                 lowest = tl.minimum(lowest, values[c])
-            total = total * tl.exp2(lowest - before)
+            total = total * tl.exp2(lowest - before)  # what was summed so far, seen from the new lowest
             for c in tl.static_range(CHUNKS):
                 total += tl.exp2(lowest - values[c])
         low = tl.min(lowest, axis=1)
         mass = tl.sum(total * tl.exp2(low[:, None] - lowest), axis=1)
         smooth += weight.to(tl.float64) * tl.log2(mass).to(tl.float64)
         peak -= weight.to(tl.float64) * low.to(tl.float64)
-        tl.store(lows + place, low, mask=used)
-        tl.store(masses + place, mass, mask=used)
+        tl.store(lows + place, low, mask=place < n_rows)
+        tl.store(masses + place, mass, mask=place < n_rows)
     tl.store(rows_out + 2 * program, tl.sum(smooth, axis=0))
     tl.store(rows_out + 2 * program + 1, tl.sum(peak, axis=0))

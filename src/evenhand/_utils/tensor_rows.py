@@ -24,7 +24,7 @@ BLOCK_ENTRIES = 1 << 26  # of probabilities in float64 that are held at once
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorRows:
-    """Checked rows as tensors of one device, as they were given; blocks of them are made float64 on the way."""
+    """Checked rows as tensors of one device, as they were given; blocks of them are read as float64."""
 
     scores: Any  # (n_rows,), or class probabilities (n_rows, n_classes)
     group_proba: Any  # (n_rows, n_groups)

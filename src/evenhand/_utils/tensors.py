@@ -1,4 +1,4 @@
-"""Tensors of PyTorch, and arrays of other libraries that live on a GPU: told apart without importing torch."""
+"""Tensors of PyTorch, and arrays of other libraries on a GPU: told apart without importing torch."""
 
 import sys
 from typing import Any

@@ -199,7 +199,7 @@ def tail_share(n_rows: int) -> float:
 
 
 def outlier_fences(low: float, high: float, near: float, far: float) -> tuple[float, float] | None:
-    """Beyond which scores are far outliers of the central ones, `near` to `far`; None where there are none."""
+    """Beyond which scores are far outliers of those from `near` to `far`; None where there are none."""
     width = far - near
     # Where the central scores are all the same, any grid that has them serves the others best.
     if not NARROWEST * max(abs(near), abs(far)) < width < math.inf:

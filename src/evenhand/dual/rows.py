@@ -65,8 +65,8 @@ class DualRows(Protocol):
         """`E[u u^T]` of the kept imbalances, (n_kept, n_kept)."""
         ...
 
-    def sample(self, size: int) -> "MemoryRows":
-        """The same `size` rows every time, in memory, with the mean imbalance of all rows.
+    def sample(self, size: int) -> "DualRows":
+        """The same `size` rows every time, in memory or on a device, with the mean imbalance of all rows.
 
         The sample's own mean would make tight tolerances infeasible, as a wrong prior does.
         """

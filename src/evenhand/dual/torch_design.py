@@ -15,7 +15,7 @@ from evenhand.dual.torch_rows import TorchRows, move, settle
 
 
 def is_for_tensors(cost: Cost) -> bool:
-    """Whether a cost has a form for tensors: others are functions of arrays, and need memory for each atom."""
+    """Whether a cost has a form for tensors: all but the squared one and matrices are functions of arrays."""
     return type(cost) in (Squared, CostMatrix)
 
 

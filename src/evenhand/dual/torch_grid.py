@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+import torch
 
 from evenhand._utils.tensor_rows import TensorRows
 from evenhand.dual.costs import Cost
@@ -59,5 +60,5 @@ def _central_range(scores: Any, weights: Any, share: float) -> tuple[float, floa
         return float(ranked[first]), float(ranked[last])
     below = weights[order].cumsum(dim=0)
     ends = below.new_tensor([share, float(below[-1]) - share])
-    first, last = below.searchsorted(ends, right=True).tolist()
+    first, last = torch.searchsorted(below, ends, right=True).tolist()
     return float(ranked[first]), float(ranked[last])

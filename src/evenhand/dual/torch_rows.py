@@ -147,8 +147,8 @@ def _mean(column: Any, weights: Any) -> Any:
 def spread_places(n_rows: int, size: int, device: Any) -> Any:
     """One row of each of `size` stretches of the rows, in order, the same on every device.
 
-    Where in its stretch is a hash of the stretch's number (the mixer of splitmix64): a regular step could fall
-    in with an order of the rows.
+    Where in its stretch is a hash of the stretch's number (the mixer of splitmix64): a regular step could
+    fall in with an order of the rows.
     """
     numbers = torch.arange(size, dtype=torch.int64, device=device)
     starts = numbers * n_rows // size

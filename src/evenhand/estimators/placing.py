@@ -52,7 +52,7 @@ def grid_of(atoms: Any, bounds: Any, rows: StepRows, cost: Cost) -> Grid:
 
 
 def parity_of(parity: str | ParityNotion, rows: StepRows) -> str | ParityNotion:
-    """The notion with what it learns from the scores; most learn nothing, and the scores stay where they are."""
+    """The notion with what it learns from the scores; most learn nothing, and scores stay where they are."""
     if isinstance(rows, TensorRows):
         if type(find_parity(parity)).resolve is ParityNotion.resolve:
             return parity
@@ -70,7 +70,7 @@ def count_outside(grid: Grid, rows: StepRows) -> int:
 
 
 def problem_of(step: ParityStep, rows: StepRows, device: Any) -> DualProblem:
-    """The problem of a step on rows, which are summed over where they are or, if one is named, on a device."""
+    """The problem of a step on rows, which are summed over in memory or, if one is named, on a device."""
     if device is None:
         return step.problem(as_arrays(rows))  # tensors in memory: the compiled loops are faster than torch
     if isinstance(rows, Rows):

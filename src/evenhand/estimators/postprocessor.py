@@ -286,7 +286,7 @@ class ParityPostprocessor(PartialFit):
         remedies: Sequence[str] | None = None,
         device: Any = None,
     ) -> Self:
-        """Fit on checked rows, whose labels may be of any kind; tensors only where nothing looks at single rows.
+        """Fit on checked rows, whose labels may be of any kind.
 
         With `folds` epsilon is for new people, with `calibration`, rows set aside, that is proved. A warning
         that this cannot be done names the `remedies`.
@@ -302,7 +302,8 @@ class ParityPostprocessor(PartialFit):
         if isinstance(rows, Rows):
             step = keep_floor(step, solver, rows)
         if calibration is not None:
-            assert level is not None and isinstance(rows, Rows)
+            assert level is not None
+            assert isinstance(rows, Rows)
             promise = prove_tolerance(step, solver, rows, calibration, level)
         elif folds is not None:
             promise = Judge(step, solver, folds, own_prior=given is not None).promise(level)

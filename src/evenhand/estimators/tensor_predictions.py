@@ -21,8 +21,8 @@ def predict_tensors(
 ) -> Any:
     """What `ask` gets from the policy on the rows' device, as an array of the library that they are of.
 
-    Costs that are functions of arrays have no form there: `ask_arrays` gets the rows in memory, and its answer
-    goes back.
+    Costs that are functions of arrays have no form there: `ask_arrays` gets the rows in memory, and its
+    answer goes back.
     """
     rows = check_tensors_of(scores, group_proba, groups, policy.strata, policy.cost.n_classes)
     if stays_on_device(policy.cost):
