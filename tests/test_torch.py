@@ -140,7 +140,8 @@ def test_places_of_a_sample_are_sorted_distinct_and_always_the_same(n_rows, size
     assert np.array_equal(places, again)
     assert len(np.unique(places)) == size
     assert (np.diff(places) > 0).all()
-    assert 0 <= places[0] and places[-1] < n_rows
+    assert places[0] >= 0
+    assert places[-1] < n_rows
     away = places / n_rows * size - np.arange(size)  # where in its stretch
     assert n_rows < 10**9 or abs(away.mean() - 0.5) < 4 / np.sqrt(12 * size)
 
@@ -151,7 +152,7 @@ def test_samples_stay_on_a_device_and_are_solved_there():
     kept = TorchRows(there.design, there.constant, there.weights, there.n_kept, there.device, True)
     sample = kept.sample(400)
     assert isinstance(sample, TorchRows)
-    assert_allclose(sample.means[:-1], kept.means[:-1], atol=1e-15)
+    assert_allclose(sample.means[:-2], kept.means[:-2], atol=1e-15)
     found = run(Batch(first_rows=150, curvature_rows=200), step.problem(kept))
     assert found.status is Status.CONVERGED
     assert found.objective == pytest.approx(run(Batch(), step.problem(ROWS)).objective, abs=2e-6)
@@ -195,7 +196,7 @@ def changed(array, index, value):
 # name: (words of the message, arguments of fit)
 BAD_FITS = {
     "an array beside a tensor": ("Tensors must all be on one device.*no tensor", bad("group_proba", PROBA)),
-    "two devices": ("got scores: cpu, group_proba: meta", bad("group_proba", torch.ones(N, 3, device="meta"))),
+    "two devices": ("got scores: cpu, group_proba: meta", bad("group_proba", torch.ones(9, device="meta"))),
     "integers": ("scores must be a tensor of floats: got torch.int64", bad("scores", torch.arange(N))),
     "gradients": (r"pass scores.detach\(\)", bad("scores", torch.zeros(N, requires_grad=True))),
     "sparse": ("group_proba must be a dense tensor", bad("group_proba", torch.from_numpy(PROBA).to_sparse())),
@@ -224,7 +225,7 @@ def test_bad_predictions_are_refused():
     model = ParityPostprocessor().fit(SCORES, PROBA)
     with pytest.raises(ValueError, match="has 2 groups, but the model was fitted with 3"):
         model.predict(*tensors([SCORES, PROBA[:, :2]]))
-    with pytest.raises(ValueError, match="pass scores.detach"):
+    with pytest.raises(ValueError, match="asks for gradients"):
         model.predict_mean(torch.from_numpy(SCORES).requires_grad_(), torch.from_numpy(PROBA))
 
 

@@ -40,21 +40,29 @@ def to_device(loadings: FloatArray, offset: FloatArray, device: Any) -> tuple[An
     return torch.from_numpy(loadings).to(device), torch.from_numpy(offset).to(device)
 
 
-def moments(design: Any, weights: Any, loadings: FloatArray, offset: FloatArray, n_moments: int) -> Any:
-    """Sums of log2-sum-exp2 and of the largest logit, then of `column * policy`: one vector, float64.
+class PlainMoments:
+    """Sums of log2-sum-exp2 and of the largest logit, then of `column * policy`, block by block."""
 
-    The column after the last is one.
-    """
-    on_device, bias = to_device(loadings, offset, design.device)
-    total = torch.zeros(2 + n_moments * len(offset), dtype=torch.float64, device=design.device)
-    for rows in blocks(design.shape[1], len(offset), design.device):
-        columns = design[:, rows].double()
-        found, mass, top = powers(columns, on_device, bias)
-        weight = torch.ones_like(mass[:, 0]) if weights is None else weights[rows].double()
-        some = torch.cat([columns, torch.ones_like(columns[:1])])[:n_moments]
-        of_rows = torch.stack([weight @ (torch.log2(mass) + top)[:, 0], weight @ top[:, 0]])
-        total += torch.cat([of_rows, ((some * (weight / mass[:, 0])) @ found).ravel()])
-    return total
+    def __init__(self, loadings: FloatArray, offset: FloatArray, n_moments: int, device: Any) -> None:
+        self.loadings, self.offset = to_device(loadings, offset, device)
+        self.n_moments = n_moments
+
+    def __call__(self, design: Any, weights: Any) -> Any:
+        """Sums over rows, one vector of float64 on their device; the column after the last is one."""
+        n_atoms = len(self.offset)
+        total = self.offset.new_zeros(2 + self.n_moments * n_atoms)
+        for rows in blocks(design.shape[1], n_atoms, design.device):
+            columns = design[:, rows].double()
+            found, mass, top = powers(columns, self.loadings, self.offset)
+            weight = torch.ones_like(mass[:, 0]) if weights is None else weights[rows].double()
+            some = torch.cat([columns, torch.ones_like(columns[:1])])[: self.n_moments]
+            of_rows = torch.stack([weight @ (torch.log2(mass) + top)[:, 0], weight @ top[:, 0]])
+            total += torch.cat([of_rows, ((some * (weight / mass[:, 0])) @ found).ravel()])
+        return total
+
+    def finish(self, found: FloatArray, mean_square: float) -> tuple[float, FloatArray, float]:
+        """Smooth, moments and peak from means of sums over rows."""
+        return float(found[0]), found[2:].reshape(self.n_moments, -1), float(found[1])
 
 
 def curvature(design: Any, weights: Any, loadings: FloatArray, offset: FloatArray, n_kept: int) -> Any:

@@ -16,11 +16,11 @@ REGISTERS = 210  # of the 255 that a thread may hold: the rest is for rows, addr
 FAR_ATOM = 1e15  # where atoms stand that fill up a tile: their power is zero, and their square a float32
 FAR_LOGIT = 1e30  # the same for negative logits
 
-# Measured on an H200: the more rows a program holds, the better, as long as all is in registers, and the fewer
-# lanes share a row, the fewer shuffles it takes to reduce it (docs/gpu.md).
+# Measured on an H200: the more rows a program holds, the better, as long as all is in registers, and the
+# fewer lanes share a row, the fewer shuffles it takes to reduce it (docs/gpu.md).
 _FUSED = ((32, 8), (16, 8), (8, 8), (8, 16), (4, 16), (4, 32), (2, 32), (1, 32))  # rows, lanes
 _TILED = ((8, 16, 8), (4, 16, 8), (4, 16, 4), (2, 16, 4), (2, 16, 2), (2, 16, 1))  # rows, lanes, pieces
-_FUSED_PROGRAMS, _TILED_PROGRAMS, _LOWS_PROGRAMS = 32, 8, 16  # for each multiprocessor
+_FUSED_PROGRAMS, _TILED_PROGRAMS, _LOWS_PROGRAMS = 64, 8, 16  # for each multiprocessor
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,33 +112,36 @@ def make_table(loadings: FloatArray, offset: FloatArray, *, single: bool) -> Tab
 
 
 class FusedMoments:
-    """Sums over rows on a card by the fused kernels: those of `torch_moments.moments`."""
+    """Sums over rows on a card by the fused kernels: those of `torch_moments.moments`.
+
+    Little is done between two kernels, which take a millisecond or so: a table is sent to the card once.
+    """
 
     def __init__(
         self,
         loadings: FloatArray,
         offset: FloatArray,
         n_moments: int,
+        device: Any,
         *,
         single: bool,
         shape: Shape | None = None,
     ) -> None:
         self.table = make_table(loadings, offset, single=single)
         self.real = torch.float32 if self.table.squared else torch.float64
-        self.n_moments, self.n_atoms = n_moments, len(offset)
-        self.shape = shape or choose_shape(
-            self.n_atoms, len(self.table.vectors), n_moments, self.real.itemsize
-        )
+        self.n_moments, self.n_atoms, n_vectors = n_moments, len(offset), len(self.table.vectors)
+        self.shape = shape or choose_shape(self.n_atoms, n_vectors, n_moments, self.real.itemsize)
+        self.n_tiles = -(-self.n_atoms // self.shape.tile)
+        vectors = self.table.padded(self.n_tiles * self.shape.tile)
+        self.vectors = torch.from_numpy(vectors).to(device, self.real)
 
     def __call__(self, design: Any, weights: Any) -> Any:
-        """Smooth, peak and moments over rows (n_columns, n_rows), one vector of float64 on their device.
+        """Sums over rows (n_columns, n_rows), one vector of float64 on their device, for `finish`.
 
         Rows without weights count one each.
         """
-        n_rows, device, shape, table = design.shape[1], design.device, self.shape, self.table
-        n_tiles = -(-self.n_atoms // shape.tile)
-        vectors = torch.from_numpy(table.padded(n_tiles * shape.tile)).to(device, self.real)
-        given = design, design.stride(0), design if weights is None else weights, vectors, -table.root
+        n_rows, shape, table, padded = design.shape[1], self.shape, self.table, self.vectors.shape[1]
+        given = design, design.stride(0), design if weights is None else weights, self.vectors, -table.root
         common = {
             "N_COLUMNS": len(design),
             "SQUARED": table.squared,
@@ -147,28 +150,29 @@ class FusedMoments:
             "num_warps": 1,
         }
         per_processor = _FUSED_PROGRAMS if shape.fused else _TILED_PROGRAMS
-        n_programs = _count_programs(device, per_processor, n_rows, shape.rows)
-        of_rows = torch.empty((n_programs, 2), dtype=torch.float64, device=device)
-        lows = masses = vectors
+        n_programs = _count_programs(design.device, per_processor, n_rows, shape.rows)
+        sums = self.vectors.new_empty((n_programs, self.n_moments, padded))
+        lows = masses = self.vectors
+        of_rows = self.vectors.new_empty((n_programs, 2), dtype=torch.float64)
         if not shape.fused:
-            lows, masses = torch.empty((2, n_rows), dtype=self.real, device=device)
-            of_rows = _find_lows(given, lows, masses, shape, vectors.shape[1], common)
-        sums = torch.empty((n_programs, self.n_moments, vectors.shape[1]), dtype=self.real, device=device)
-        moments_kernel[(n_programs, n_tiles)](
-            *given, lows, masses, sums, of_rows, n_rows, vectors.shape[1],
+            lows, masses = self.vectors.new_empty((2, n_rows))
+            of_rows = _find_lows(given, lows, masses, shape, padded, common)
+        moments_kernel[(n_programs, self.n_tiles)](
+            *given, lows, masses, sums, of_rows, n_rows, padded,
             N_MOMENTS=self.n_moments, ROWS=shape.rows, WIDTH=shape.width, CHUNKS=shape.chunks,
             KNOWN=not shape.fused, **common,
         )  # fmt: skip
-        return self._add_up(sums, of_rows, design[-1], weights)
+        return torch.cat([of_rows.sum(dim=0), sums.sum(dim=0, dtype=torch.float64).view(-1)])
 
-    def _add_up(self, sums: Any, of_rows: Any, score: Any, weights: Any) -> Any:
-        """Sums of all programs, with what a completed square has beside the logits that were asked for."""
-        smooth, peak = of_rows.sum(dim=0).unbind()
-        ends = torch.stack([smooth + peak, peak]) / self.table.ratio
-        if self.table.squared:
-            ends += self.table.scale * _sum_of_squares(score, weights)
-        total = sums.sum(dim=0, dtype=torch.float64)[:, : self.n_atoms]
-        return torch.cat([ends, total.ravel()])
+    def finish(self, found: FloatArray, mean_square: float) -> tuple[float, FloatArray, float]:
+        """Smooth, moments and peak from means of sums over rows, and the mean of the last column's square.
+
+        A completed square has that beside the logits that were asked for.
+        """
+        table, beside = self.table, self.table.scale * mean_square
+        columns = found[2:].reshape(self.n_moments, -1)[:, : self.n_atoms]
+        peak = found[1] / table.ratio + beside
+        return float(found[0] / table.ratio + peak), columns, float(peak)
 
 
 def _find_lows(
@@ -196,9 +200,3 @@ def _multiprocessors(device: Any) -> int:
     if device.type != "cuda":
         return 1
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
-
-
-def _sum_of_squares(column: Any, weights: Any) -> Any:
-    if weights is None:
-        return torch.linalg.vector_norm(column, dtype=torch.float64) ** 2
-    return (column * column * weights).sum(dtype=torch.float64)

@@ -1,5 +1,6 @@
 """Tensors of PyTorch, and arrays of other libraries on a GPU: told apart without importing torch."""
 
+import importlib
 import sys
 from typing import Any
 
@@ -22,7 +23,7 @@ def is_tensor(values: object) -> bool:
     if torch is not None and isinstance(values, torch.Tensor):
         return True
     place = getattr(values, "__dlpack_device__", None)
-    return place is not None and hasattr(values, "__array_namespace__") and place()[0] != _IN_MEMORY
+    return place is not None and place()[0] != _IN_MEMORY
 
 
 def is_on_gpu(values: object) -> bool:
@@ -64,4 +65,7 @@ def like(given: Any, tensor: Any) -> Any:
     """A tensor as an array of the library that `given` is of, on the same device."""
     if isinstance(given, import_torch().Tensor):
         return tensor.to(given.device)
-    return given.__array_namespace__().from_dlpack(tensor)
+    if hasattr(given, "__array_namespace__"):
+        return given.__array_namespace__().from_dlpack(tensor)
+    library = importlib.import_module(type(given).__module__.partition(".")[0])  # CuPy, before version 15
+    return library.from_dlpack(tensor)

@@ -30,10 +30,10 @@ class TorchRows:
     n_kept: int
     device: Any  # torch.device; the tensors are there, or in host memory and streamed
     keeps_samples: bool  # on the device; else samples go to the compiled loops of the CPU
-    means: FloatArray = field(init=False)  # of the kept imbalances, and last of the constant
+    means: FloatArray = field(init=False)  # of kept imbalances, constant, and square of the last column
 
     def __post_init__(self) -> None:
-        columns = [*self.design[: self.n_kept], self.constant]
+        columns = [*self.design[: self.n_kept], self.constant, self.design[-1] ** 2]
         means = torch.stack([_mean(column, self.weights) for column in columns])
         object.__setattr__(self, "means", means.cpu().numpy())
 
@@ -45,9 +45,8 @@ class TorchRows:
     def moments(self, loadings: FloatArray, offset: FloatArray, *, whole: bool = False) -> PolicyMoments:
         """Moments of the kept imbalances; with `whole` also of the features, and last of a one."""
         n_moments = len(self.design) + 1 if whole else self.n_kept
-        sums = _choose_sums(self, loadings, offset, n_moments, whole=whole)
-        found = self._total(sums).cpu().numpy()
-        return PolicyMoments(float(found[0]), found[2:].reshape(n_moments, len(offset)), float(found[1]))
+        sums = choose_sums(self, loadings, offset, n_moments, whole=whole)
+        return PolicyMoments(*sums.finish(self._mean(sums), float(self.means[-1])))
 
     def curvature(self, loadings: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
         """`E[u_s u_t pi_l pi_k]` for k >= l and `E[u_s u_t pi_l]`, for each pair s <= t of imbalances u."""
@@ -55,7 +54,7 @@ class TorchRows:
         def sums(design: Any, weights: Any) -> Any:
             return torch_moments.curvature(design, weights, loadings, offset, self.n_kept)
 
-        found = self._total(sums).cpu().numpy()
+        found = self._mean(sums)
         return found[:, :-1], found[:, -1]
 
     def variances(self, loadings: FloatArray, offset: FloatArray, values: FloatArray) -> FloatArray:
@@ -64,12 +63,11 @@ class TorchRows:
         def sums(design: Any, weights: Any) -> Any:
             return torch_moments.variances(design, weights, loadings, offset, values, self.n_kept)
 
-        total: FloatArray = self._total(sums).cpu().numpy()
-        return total
+        return self._mean(sums)
 
     def mean_constant(self) -> float:
         """Mean of the cost that no atom changes."""
-        return float(self.means[-1])
+        return float(self.means[-2])
 
     def second_moment(self) -> FloatArray:
         """`E[u u^T]` of the kept imbalances, (n_kept, n_kept)."""
@@ -77,8 +75,7 @@ class TorchRows:
         def sums(design: Any, weights: Any) -> Any:
             return torch_moments.second_moment(design[: self.n_kept], weights)
 
-        total: FloatArray = self._total(sums).cpu().numpy()
-        return total
+        return self._mean(sums)
 
     def sample(self, size: int) -> DualRows:
         """The same `size` rows every time, one of each of as many stretches, with the mean imbalance of all.
@@ -92,7 +89,7 @@ class TorchRows:
         if self.weights is not None:
             weights = self.weights[places].to(self.device, torch.float64)
             weights = weights / weights.sum()
-        for column, mean in zip(design[: self.n_kept], self.means[:-1], strict=True):
+        for column, mean in zip(design[: self.n_kept], self.means[:-2], strict=True):
             column += float(mean) - _mean(column, weights)
         if self.keeps_samples:
             if size >= SINGLE_FROM:
@@ -102,13 +99,14 @@ class TorchRows:
         arrays = (each.cpu().numpy() for each in (design, constant, alike if weights is None else weights))
         return MemoryRows(*arrays, self.n_kept)
 
-    def _total(self, sums: Callable[[Any, Any], Any]) -> Any:
+    def _mean(self, sums: Callable[[Any, Any], Any]) -> FloatArray:
         """Weighted mean over all rows of what `sums` adds up over some of them."""
         total = None
         for design, weights in self._parts():
             part = sums(design, weights)
             total = part if total is None else total + part
-        return total / self.n_rows if self.weights is None else total
+        found: FloatArray = total.cpu().numpy()  # type: ignore[attr-defined]
+        return found / self.n_rows if self.weights is None else found
 
     def _parts(self) -> Iterator[tuple[Any, Any]]:
         if self.design.device == self.device:
@@ -116,16 +114,15 @@ class TorchRows:
         return stream_parts(self.design, self.weights, self.device)
 
 
-def _choose_sums(
+def choose_sums(
     rows: TorchRows, loadings: FloatArray, offset: FloatArray, n_moments: int, *, whole: bool
-) -> Callable[[Any, Any], Any]:
+) -> Any:
     """The fused kernels where there are any and they are worth it, or plain torch."""
     fused = _fused() if rows.device.type == "cuda" and rows.n_rows * len(offset) >= FUSED_FROM else None
     if fused is not None and len(rows.design) <= fused.MOST_COLUMNS:
         single = rows.design.dtype != torch.float64 and rows.n_rows >= SINGLE_FROM and not whole
-        sums: Callable[[Any, Any], Any] = fused.FusedMoments(loadings, offset, n_moments, single=single)
-        return sums
-    return lambda design, weights: torch_moments.moments(design, weights, loadings, offset, n_moments)
+        return fused.FusedMoments(loadings, offset, n_moments, rows.device, single=single)
+    return torch_moments.PlainMoments(loadings, offset, n_moments, rows.device)
 
 
 def _fused() -> Any:
