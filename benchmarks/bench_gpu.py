@@ -154,8 +154,8 @@ def streaming(n_rows: int = 20 * N_ROWS) -> None:
     home, keeps = settle("cuda")
     source = torch.Generator().manual_seed(0)
     design = torch.empty((2, n_rows), pin_memory=True).uniform_(-1.0, 1.0, generator=source)
-    away = TorchRows(design, design[1] ** 2, None, 1, home, keeps)
-    there = TorchRows(design.cuda(), away.constant.cuda(), None, 1, home, keeps)
+    away = TorchRows(design, None, None, 1, home, keeps)
+    there = TorchRows(design.cuda(), None, None, 1, home, keeps)
     step = make_step(np.array([0.5, 0.5]), 201, automatic_beta(n_rows))
     problem = step.problem(there)
     loadings, offset = policy_loadings(problem, np.zeros(problem.multipliers_shape))
@@ -187,7 +187,9 @@ def streamed_fit(n_rows: int = 10 * N_ROWS) -> None:
     finally:
         torch_rows.MOST_ON_CARD = before
     told = f"{spent:.1f} s in all, {model.result_.status.name}"
-    print(f"fit of {n_rows:.0e} rows in host memory, streamed: {told}, checking and scaling on the CPU included")
+    print(
+        f"fit of {n_rows:.0e} rows in host memory, streamed: {told}, checking and scaling on the CPU included"
+    )
 
 
 def predictions(n_rows: int = N_ROWS) -> None:

@@ -13,6 +13,7 @@ from evenhand._utils.typing import FloatArray
 
 MOST_COLUMNS = 16  # of a row: loops over them are unrolled
 REGISTERS = 210  # of the 255 that a thread may hold: the rest is for rows, addresses and loops
+MANY_ROWS = 1 << 30  # their places, and those a step beyond the last, need 64 bits
 FAR_ATOM = 1e15  # where atoms stand that fill up a tile: their power is zero, and their square a float32
 FAR_LOGIT = 1e30  # the same for negative logits
 
@@ -146,6 +147,7 @@ class FusedMoments:
             "N_COLUMNS": len(design),
             "SQUARED": table.squared,
             "WEIGHTED": weights is not None,
+            "WIDE": n_rows >= MANY_ROWS,
             "REAL": tl.float32 if table.squared else tl.float64,
             "num_warps": 1,
         }

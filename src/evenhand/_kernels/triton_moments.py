@@ -29,7 +29,8 @@ def _load_rows(
     used = place < n_rows
     columns = ()
     for k in tl.static_range(N_COLUMNS):
-        columns = columns + (tl.load(design + k * stride + place, mask=used, other=0.0).to(REAL),)
+        column = design + k * tl.cast(stride, tl.int64)
+        columns = columns + (tl.load(column + place, mask=used, other=0.0).to(REAL),)
     if WEIGHTED:
         weight = tl.load(weights + place, mask=used, other=0.0).to(REAL)
     else:
@@ -99,6 +100,7 @@ def moments_kernel(
     CHUNKS: tl.constexpr,
     SQUARED: tl.constexpr,
     WEIGHTED: tl.constexpr,
+    WIDE: tl.constexpr,
     KNOWN: tl.constexpr,
     REAL: tl.constexpr,
 ):
@@ -107,7 +109,9 @@ def moments_kernel(
     Where the tile is all there is, the rows' smallest negative logits and the sums of their powers are found
     on the way, while the next rows are being loaded; otherwise they are KNOWN, from `lows_kernel`.
     """
-    program = tl.program_id(0).to(tl.int64)
+    program = tl.program_id(0)
+    if WIDE:
+        program = program.to(tl.int64)
     step = tl.num_programs(0) * ROWS
     row, lane = tl.arange(0, ROWS), tl.arange(0, WIDTH)
     N_VECTORS: tl.constexpr = 2 * N_COLUMNS if SQUARED else N_COLUMNS + 1
@@ -155,7 +159,7 @@ def moments_kernel(
             for c in tl.static_range(CHUNKS):
                 grown = grown + (tl.fma(powers[c], factor[:, None], sums[k * CHUNKS + c]),)
         sums, columns, weight = grown, after, weight_after
-    out = sums_out + program * N_MOMENTS * padded + first + lane
+    out = sums_out + program.to(tl.int64) * N_MOMENTS * padded + first + lane
     for k in tl.static_range(N_MOMENTS):
         for c in tl.static_range(CHUNKS):
             tl.store(out + k * padded + c * WIDTH, tl.sum(sums[k * CHUNKS + c], axis=0))
@@ -182,10 +186,13 @@ def lows_kernel(
     CHUNKS: tl.constexpr,
     SQUARED: tl.constexpr,
     WEIGHTED: tl.constexpr,
+    WIDE: tl.constexpr,
     REAL: tl.constexpr,
 ):
     """Smallest negative logit of each row and the sum of its powers, tile by tile, and sums over rows."""
-    program = tl.program_id(0).to(tl.int64)
+    program = tl.program_id(0)
+    if WIDE:
+        program = program.to(tl.int64)
     row, lane = tl.arange(0, ROWS), tl.arange(0, WIDTH)
     N_VECTORS: tl.constexpr = 2 * N_COLUMNS if SQUARED else N_COLUMNS + 1
     smooth, peak = tl.zeros((ROWS,), tl.float64), tl.zeros((ROWS,), tl.float64)

@@ -26,9 +26,12 @@ def is_tensor(values: object) -> bool:
     return place is not None and place()[0] != _IN_MEMORY
 
 
-def is_on_gpu(values: object) -> bool:
-    """Whether values are a tensor, and on a device where sums over rows are computed."""
-    return is_tensor(values) and getattr(as_tensor(values, "scores"), "is_cuda", False)
+def gpu_of(values: Any) -> Any:
+    """The GPU that a tensor is on, where sums over rows can be computed; None for all else."""
+    if not is_tensor(values):
+        return None
+    device = as_tensor(values, "scores").device
+    return None if device.type == "cpu" else device
 
 
 def as_tensor(values: Any, name: str) -> Any:

@@ -11,7 +11,7 @@ from evenhand.dual.costs import Cost, CostMatrix, Squared
 from evenhand.dual.grid import Grid
 from evenhand.dual.imbalance import ImbalanceModel, stratum_sums
 from evenhand.dual.step import ParityStep
-from evenhand.dual.torch_rows import TorchRows, move, settle
+from evenhand.dual.torch_rows import TorchRows, empty_columns, settle
 
 
 def is_for_tensors(cost: Cost) -> bool:
@@ -34,20 +34,16 @@ def kept_columns(imbalance: ImbalanceModel, proba: Any) -> Any:
     return (totals[:, strata[imbalance.kept].tolist()] / whole - shares).T
 
 
-def cost_columns(cost: Cost, grid: Grid, scores: Any) -> tuple[Any, Any]:
-    """Features (n_features, n_rows) and constant (n_rows,) of a cost."""
+def design_columns(imbalance: ImbalanceModel, grid: Grid, scores: Any, proba: Any) -> Any:
+    """Design of checked rows in float64, (n_kept + n_features, n_rows).
+
+    Features of a cost matrix are all class probabilities but the first; of the squared cost, scaled scores.
+    """
     if scores.ndim == 2:
-        return scores[:, 1:].T, torch.zeros_like(scores[:, 0])
-    scaled = (scores.clamp(*grid.bounds) - grid.centre) / grid.half_width
-    return scaled[None], scaled**2
-
-
-def design_columns(
-    imbalance: ImbalanceModel, cost: Cost, grid: Grid, scores: Any, proba: Any
-) -> tuple[Any, Any]:
-    """Design (n_kept + n_features, n_rows) and constant (n_rows,) of checked rows in float64."""
-    features, constant = cost_columns(cost, grid, scores)
-    return torch.cat([kept_columns(imbalance, proba), features]), constant
+        features = scores[:, 1:].T
+    else:
+        features = ((scores.clamp(*grid.bounds) - grid.centre) / grid.half_width)[None]
+    return torch.cat([kept_columns(imbalance, proba), features])
 
 
 def require_reach(grid: Grid, scores: Any) -> None:
@@ -62,13 +58,15 @@ def place_tensors(step: ParityStep, rows: TensorRows, device: Any = None) -> Tor
     imbalance = ImbalanceModel.from_prior(step.group_prior, step.strata)
     real = torch.float64 if rows.scores.dtype == torch.float64 else torch.float32
     n_features = 1 if rows.scores.ndim == 1 else rows.scores.shape[1] - 1
-    n_columns = len(imbalance.kept) + n_features
-    design = torch.empty((n_columns, rows.n_rows), dtype=real, device=rows.device)
-    constant = torch.empty(rows.n_rows, dtype=real, device=rows.device)
-    for some, scores, proba in rows.blocks():
-        design[:, some], constant[some] = design_columns(imbalance, step.cost, step.grid, scores, proba)
-    tensors = [design, constant] if rows.weights is None else [design, constant, rows.weights.to(real)]
     home, keeps_samples = settle(rows.device if device is None else device)
-    tensors = move(tensors, home)
-    weights = None if rows.weights is None else tensors[2]
-    return TorchRows(tensors[0], tensors[1], weights, len(imbalance.kept), home, keeps_samples)
+    shape = len(imbalance.kept) + n_features + (rows.weights is not None), rows.n_rows
+    columns = empty_columns(shape, real, home, rows.device)
+    for some, scores, proba in rows.blocks():
+        design = design_columns(imbalance, step.grid, scores, proba)
+        columns[: len(design), some].copy_(design)
+    weights = None
+    if rows.weights is not None:
+        weights = columns[-1].copy_(rows.weights)
+        columns = columns[:-1]
+    constant = None if rows.scores.ndim == 1 else torch.zeros_like(columns[-1])
+    return TorchRows(columns, constant, weights, len(imbalance.kept), home, keeps_samples)

@@ -34,19 +34,24 @@ def choose_tensor_grid(atoms: Any, bounds: Any, rows: TensorRows, cost: Cost) ->
 def count_outside(grid: Grid, rows: TensorRows) -> int:
     """Number of scores outside the bounds."""
     low, high = grid.bounds
-    scores = rows.scores.double() if rows.scores.dtype.itemsize < 8 else rows.scores
+    scores = _on_its_device(rows)
     return int(((scores < low) | (scores > high)).sum())
+
+
+def _on_its_device(rows: TensorRows) -> Any:
+    """Scores where rows are worked on, in a type that compares with bounds of float64 as float64 does."""
+    scores = rows.scores if rows.work is None else rows.scores.to(rows.work)
+    return scores.double()
 
 
 def _range_without_outliers(rows: TensorRows, low: float, high: float) -> tuple[float, float]:
     """Lowest and highest score, far outliers left out, as `range_without_outliers` has them."""
     if rows.n_rows < FEWEST_TO_CUT:
         return low, high
-    scores = rows.scores.double() if rows.scores.dtype.itemsize < 4 else rows.scores
+    scores = _on_its_device(rows)
     fences = outlier_fences(low, high, *_central_range(scores, rows.weights, tail_share(rows.n_rows)))
     if fences is None:
         return low, high
-    scores = scores.double()
     kept = scores[(scores >= fences[0]) & (scores <= fences[1])]
     return float(kept.min()), float(kept.max())
 
@@ -58,7 +63,7 @@ def _central_range(scores: Any, weights: Any, share: float) -> tuple[float, floa
     if weights is None:
         first, last = int(share * n_rows), math.ceil((1.0 - share) * n_rows) - 1
         return float(ranked[first]), float(ranked[last])
-    below = weights[order].cumsum(dim=0)
+    below = weights.to(order.device)[order].cumsum(dim=0)
     ends = below.new_tensor([share, float(below[-1]) - share])
     first, last = torch.searchsorted(below, ends, right=True).tolist()
     return float(ranked[first]), float(ranked[last])

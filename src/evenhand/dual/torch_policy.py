@@ -67,7 +67,7 @@ class TensorPolicy:
         imbalance = ImbalanceModel.from_prior(policy.group_prior, policy.strata)
         loadings, offset = torch_moments.to_device(*policy.logits(), self.rows.device)
         for places, scores, proba in self.rows.blocks():
-            design, _ = design_columns(imbalance, policy.cost, policy.grid, scores, proba)
+            design = design_columns(imbalance, policy.grid, scores, proba)
             for some in torch_moments.blocks(design.shape[1], len(offset), design.device):
                 rows = slice(places.start + some.start, places.start + some.stop)
                 yield rows, torch_moments.policy(design[:, some], loadings, offset)

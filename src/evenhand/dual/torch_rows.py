@@ -25,17 +25,25 @@ class TorchRows:
     """Rows as tensors, whose sums are computed on `device`, in float64 or in float32 as they were given."""
 
     design: Any  # kept imbalances, then cost features: (n_kept + n_features, n_rows)
-    constant: Any  # (n_rows,)
+    constant: Any  # (n_rows,); None: the square of the last column, as for the squared cost
     weights: Any  # (n_rows,), sums to one; None where all rows count alike
     n_kept: int
     device: Any  # torch.device; the tensors are there, or in host memory and streamed
     keeps_samples: bool  # on the device; else samples go to the compiled loops of the CPU
-    means: FloatArray = field(init=False)  # of kept imbalances, constant, and square of the last column
+    means: FloatArray = field(init=False)  # of the kept imbalances, and last of the last column's square
+    mean_of_constant: float = field(init=False)
 
     def __post_init__(self) -> None:
-        columns = [*self.design[: self.n_kept], self.constant, self.design[-1] ** 2]
-        means = torch.stack([_mean(column, self.weights) for column in columns])
-        object.__setattr__(self, "means", means.cpu().numpy())
+        def sums(design: Any, weights: Any) -> Any:
+            columns = (*design[: self.n_kept], design[-1].square())
+            return torch.stack([_weighted_sum(column, weights) for column in columns])
+
+        object.__setattr__(self, "means", self._mean(sums))
+        mean = float(self.means[-1])
+        if self.constant is not None:
+            total = float(_weighted_sum(self.constant, self.weights))
+            mean = total / self.n_rows if self.weights is None else total
+        object.__setattr__(self, "mean_of_constant", mean)
 
     @property
     def n_rows(self) -> int:
@@ -67,7 +75,7 @@ class TorchRows:
 
     def mean_constant(self) -> float:
         """Mean of the cost that no atom changes."""
-        return float(self.means[-2])
+        return self.mean_of_constant
 
     def second_moment(self) -> FloatArray:
         """`E[u u^T]` of the kept imbalances, (n_kept, n_kept)."""
@@ -83,21 +91,22 @@ class TorchRows:
         On the device; in memory where sums of the CPU are asked for, whose compiled loops are faster.
         """
         places = spread_places(self.n_rows, size, self.design.device)
-        design = self.design[:, places].to(self.device, torch.float64)
-        constant = self.constant[places].to(self.device, torch.float64)
-        weights = None
-        if self.weights is not None:
-            weights = self.weights[places].to(self.device, torch.float64)
+        design, constant, weights = (
+            None if each is None else each[..., places].to(self.device, torch.float64)
+            for each in (self.design, self.constant, self.weights)
+        )
+        if weights is not None:
             weights = weights / weights.sum()
-        for column, mean in zip(design[: self.n_kept], self.means[:-2], strict=True):
-            column += float(mean) - _mean(column, weights)
+        for column, mean in zip(design[: self.n_kept], self.means[:-1], strict=True):
+            of_sample = _weighted_sum(column, weights)
+            column += float(mean) - (of_sample / size if weights is None else of_sample)
         if self.keeps_samples:
             if size >= SINGLE_FROM:
                 design = design.to(self.design.dtype)
             return TorchRows(design, constant, weights, self.n_kept, self.device, True)
-        alike = torch.full((size,), 1.0 / size, dtype=torch.float64)
-        arrays = (each.cpu().numpy() for each in (design, constant, alike if weights is None else weights))
-        return MemoryRows(*arrays, self.n_kept)
+        constant = design[-1] ** 2 if constant is None else constant
+        weights = torch.full_like(constant, 1.0 / size) if weights is None else weights
+        return MemoryRows(*(each.cpu().numpy() for each in (design, constant, weights)), self.n_kept)
 
     def _mean(self, sums: Callable[[Any, Any], Any]) -> FloatArray:
         """Weighted mean over all rows of what `sums` adds up over some of them."""
@@ -134,10 +143,10 @@ def _fused() -> Any:
     return triton_launch
 
 
-def _mean(column: Any, weights: Any) -> Any:
-    """Weighted mean of a column, summed in float64."""
+def _weighted_sum(column: Any, weights: Any) -> Any:
+    """Sum of a column in float64; of rows without weights, each counts one."""
     if weights is None:
-        return column.mean(dtype=torch.float64)
+        return column.sum(dtype=torch.float64)
     return (column.double() * weights).sum()
 
 
@@ -169,15 +178,22 @@ def place_rows(rows: MemoryRows, device: Any) -> TorchRows:
     """Rows in memory, on a device where they fit there, or streamed through it."""
     home, keeps_samples = settle(device)
     alike = bool((rows.weights == rows.weights[:1]).all())
-    parts = [rows.design, rows.constant, *([] if alike else [rows.weights])]
-    tensors = move([torch.from_numpy(np.ascontiguousarray(part)) for part in parts], home)
-    return TorchRows(tensors[0], tensors[1], None if alike else tensors[2], rows.n_kept, home, keeps_samples)
+    n_design = len(rows.design)
+    columns = empty_columns((n_design + 1 + (not alike), rows.n_rows), torch.float64, home)
+    given = [*rows.design, rows.constant, *([] if alike else [rows.weights])]
+    for target, column in zip(columns, given, strict=True):
+        target.copy_(torch.from_numpy(np.ascontiguousarray(column)))
+    weights = None if alike else columns[-1]
+    return TorchRows(columns[:n_design], columns[n_design], weights, rows.n_kept, home, keeps_samples)
 
 
-def move(tensors: list[Any], device: Any) -> list[Any]:
-    """Tensors on the device, or, where it has no room for them, in pinned host memory."""
-    if device.type == "cuda" and any(each.device != device for each in tensors):
-        free = torch.cuda.mem_get_info(device)[0]
-        if sum(each.nbytes for each in tensors) > MOST_ON_CARD * free:
-            return [each if each.is_pinned() else each.pin_memory() for each in tensors]
-    return [each.to(device) for each in tensors]
+def empty_columns(shape: tuple[int, int], real: Any, home: Any, at: Any = None) -> Any:
+    """Room for columns of rows on the device, or, where it has none, in pinned host memory.
+
+    What comes from the device itself, where `at` says so, stays there in any case.
+    """
+    if home.type == "cuda" and home != at:
+        size = shape[0] * shape[1] * real.itemsize
+        if size > MOST_ON_CARD * torch.cuda.mem_get_info(home)[0]:
+            return torch.empty(shape, dtype=real, pin_memory=True)
+    return torch.empty(shape, dtype=real, device=home)

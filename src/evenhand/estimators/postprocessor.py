@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from evenhand._utils.labels import match_groups, read_one_sensitive
 from evenhand._utils.tensor_rows import check_tensors
-from evenhand._utils.tensors import is_on_gpu, is_tensor
+from evenhand._utils.tensors import gpu_of, is_tensor
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import (
     Labels,
@@ -270,8 +270,8 @@ class ParityPostprocessor(PartialFit):
             rows = as_arrays(rows)
             known = self._known_groups(rows, in_memory(sensitive_features), in_memory(sample_weight))
             folds = fold_known_rows(rows, known, seed=0)
-        place = scores.device if self.device is None and is_on_gpu(scores) else self.device
-        self._fit_rows(rows, group_prior, callback, folds, device=place)
+        device = gpu_of(scores) if self.device is None else self.device
+        self._fit_rows(rows, group_prior, callback, folds, device=device)
         classes = self.policy_.cost.n_classes is not None
         warn_of_price(self.price_, self.atoms_, classes=classes, stacklevel=2)
         return self
@@ -358,7 +358,7 @@ class ParityPostprocessor(PartialFit):
         options = {"groups": labels, "strata": codes, "n_classes": cost.n_classes}
         if not tensors:
             return check_rows(scores, group_proba, sample_weight, **options)
-        rows = check_tensors(scores, group_proba, sample_weight, **options)
+        rows = check_tensors(scores, group_proba, sample_weight, **options, work=self.device)
         if is_cv(self.beta) or is_cv(self.atoms) or not stays_on_device(cost):
             return as_arrays(rows)
         return rows
