@@ -248,6 +248,12 @@ def test_estimators_solve_their_step_on_a_device():
         assert np.mean(model.predict(data.data) == plain.predict(data.data)) > 0.99
 
 
+def test_a_stream_takes_tensors_too():
+    given = tensors([SCORES, PROBA])
+    plain, model = ParityPostprocessor().partial_fit(SCORES, PROBA), ParityPostprocessor().partial_fit(*given)
+    assert np.array_equal(model.multipliers_, plain.multipliers_)
+
+
 def test_a_model_of_tensors_is_a_model_like_any_other(tmp_path):
     model = ParityPostprocessor(device="cpu").fit(*tensors([SCORES, PROBA]))
     eh.save(model, tmp_path / "model.evenhand")

@@ -9,7 +9,7 @@ import torch
 import triton.language as tl
 
 from evenhand._kernels.triton_moments import lows_kernel, moments_kernel
-from evenhand._utils.typing import FloatArray
+from evenhand._utils.typing import AnyArray, FloatArray
 
 MOST_COLUMNS = 16  # of a row: loops over them are unrolled
 REGISTERS = 210  # of the 255 that a thread may hold: the rest is for rows, addresses and loops
@@ -19,9 +19,20 @@ FAR_LOGIT = 1e30  # the same for negative logits
 
 # Measured on an H200: the more rows a program holds, the better, as long as all is in registers, and the
 # fewer lanes share a row, the fewer shuffles it takes to reduce it (docs/gpu.md).
-_FUSED = ((32, 8), (16, 8), (8, 8), (8, 16), (4, 16), (4, 32), (2, 32), (1, 32))  # rows, lanes
+_FUSED = (
+    (32, 4),
+    (16, 4),
+    (32, 8),
+    (16, 8),
+    (8, 8),
+    (8, 16),
+    (4, 16),
+    (4, 32),
+    (2, 32),
+    (1, 32),
+)  # rows, lanes
 _TILED = ((8, 16, 8), (4, 16, 8), (4, 16, 4), (2, 16, 4), (2, 16, 2), (2, 16, 1))  # rows, lanes, pieces
-_FUSED_PROGRAMS, _TILED_PROGRAMS, _LOWS_PROGRAMS = 64, 8, 16  # for each multiprocessor
+_FUSED_PROGRAMS, _TILED_PROGRAMS, _LOWS_PROGRAMS = 32, 8, 16  # for each multiprocessor
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +55,7 @@ class Shape:
         return size // 4 * (held * (1 + n_moments) + n_vectors * self.chunks)
 
 
+@cache
 def choose_shape(n_atoms: int, n_vectors: int, n_moments: int, size: int) -> Shape:
     """The layout for as many atoms, with numbers of `size` bytes.
 
@@ -73,10 +85,11 @@ class Table:
         """Whether this is for the squared cost, in float32."""
         return self.scale > 0.0
 
-    def padded(self, n_atoms: int) -> FloatArray:
-        """The vectors, filled up to as many atoms."""
-        filled = np.repeat(self.filler[:, None], n_atoms, axis=1)
+    def padded(self, n_atoms: int) -> AnyArray:
+        """The vectors, filled up to as many atoms, in the precision of the kernels."""
+        filled = np.empty((len(self.vectors), n_atoms), np.float32 if self.squared else np.float64)
         filled[:, : self.vectors.shape[1]] = self.vectors
+        filled[:, self.vectors.shape[1] :] = self.filler[:, None]
         return filled
 
 
@@ -134,7 +147,7 @@ class FusedMoments:
         self.shape = shape or choose_shape(self.n_atoms, n_vectors, n_moments, self.real.itemsize)
         self.n_tiles = -(-self.n_atoms // self.shape.tile)
         vectors = self.table.padded(self.n_tiles * self.shape.tile)
-        self.vectors = torch.from_numpy(vectors).to(device, self.real)
+        self.vectors = torch.from_numpy(vectors).to(device)
 
     def __call__(self, design: Any, weights: Any) -> Any:
         """Sums over rows (n_columns, n_rows), one vector of float64 on their device, for `finish`.
@@ -153,18 +166,20 @@ class FusedMoments:
         }
         per_processor = _FUSED_PROGRAMS if shape.fused else _TILED_PROGRAMS
         n_programs = _count_programs(design.device, per_processor, n_rows, shape.rows)
-        sums = self.vectors.new_empty((n_programs, self.n_moments, padded))
+        sums = self.vectors.new_empty((n_programs, 2 + self.n_moments * padded), dtype=torch.float64)
         lows = masses = self.vectors
-        of_rows = self.vectors.new_empty((n_programs, 2), dtype=torch.float64)
         if not shape.fused:
             lows, masses = self.vectors.new_empty((2, n_rows))
             of_rows = _find_lows(given, lows, masses, shape, padded, common)
         moments_kernel[(n_programs, self.n_tiles)](
-            *given, lows, masses, sums, of_rows, n_rows, padded,
+            *given, lows, masses, sums, n_rows, padded,
             N_MOMENTS=self.n_moments, ROWS=shape.rows, WIDTH=shape.width, CHUNKS=shape.chunks,
             KNOWN=not shape.fused, **common,
         )  # fmt: skip
-        return torch.cat([of_rows.sum(dim=0), sums.sum(dim=0, dtype=torch.float64).view(-1)])
+        total = sums.sum(dim=0)
+        if not shape.fused:
+            total[:2] = of_rows.sum(dim=0)
+        return total
 
     def finish(self, found: FloatArray, mean_square: float) -> tuple[float, FloatArray, float]:
         """Smooth, moments and peak from means of sums over rows, and the mean of the last column's square.

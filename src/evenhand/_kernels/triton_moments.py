@@ -89,8 +89,7 @@ def moments_kernel(
     negative_root,
     lows,
     masses,
-    sums_out,
-    rows_out,
+    out,
     n_rows,
     padded,
     N_COLUMNS: tl.constexpr,
@@ -106,6 +105,7 @@ def moments_kernel(
 ):
     """Sums of `w * column * policy` over the rows of a program, for one tile of atoms.
 
+    A program's line of `out` has the sums of log2-sum-exp2 above the largest logit and of the latter first.
     Where the tile is all there is, the rows' smallest negative logits and the sums of their powers are found
     on the way, while the next rows are being loaded; otherwise they are KNOWN, from `lows_kernel`.
     """
@@ -159,13 +159,13 @@ def moments_kernel(
             for c in tl.static_range(CHUNKS):
                 grown = grown + (tl.fma(powers[c], factor[:, None], sums[k * CHUNKS + c]),)
         sums, columns, weight = grown, after, weight_after
-    out = sums_out + program.to(tl.int64) * N_MOMENTS * padded + first + lane
+    mine = out + tl.program_id(0).to(tl.int64) * (2 + N_MOMENTS * padded)
     for k in tl.static_range(N_MOMENTS):
         for c in tl.static_range(CHUNKS):
-            tl.store(out + k * padded + c * WIDTH, tl.sum(sums[k * CHUNKS + c], axis=0))
-    if not KNOWN:
-        tl.store(rows_out + 2 * program, tl.sum(smooth, axis=0))
-        tl.store(rows_out + 2 * program + 1, tl.sum(peak, axis=0))
+            of_piece = tl.sum(sums[k * CHUNKS + c], axis=0)
+            tl.store(mine + 2 + k * padded + first + c * WIDTH + lane, of_piece.to(tl.float64))
+    tl.store(mine, tl.sum(smooth, axis=0))
+    tl.store(mine + 1, tl.sum(peak, axis=0))
 
 
 @triton.jit

@@ -60,13 +60,13 @@ class TensorRows:
 
     def group_mass(self) -> FloatArray:
         """Weighted mean of the probabilities, shape (n_groups,)."""
-        total = 0.0
+        total: Any = 0.0
         for rows, _, proba in self.blocks():
             if self.weights is None:
                 total = total + proba.sum(dim=0)
             else:
                 total = total + self.weights[rows].to(proba.device) @ proba
-        mass: FloatArray = total.cpu().numpy()  # type: ignore[attr-defined]
+        mass: FloatArray = total.cpu().numpy()
         return mass / self.n_rows if self.weights is None else mass
 
     def take(self, places: Any) -> Rows:
@@ -130,8 +130,7 @@ def check_tensors_of(
     eta, tau = as_tensor(scores, "scores"), as_tensor(group_proba, "group_proba")
     rows = TensorRows(eta, tau, groups, None, strata)
     if tau.ndim != 2 or tau.shape[1] != len(groups) or not _is_sound(rows, n_classes):
-        arrays = (each.cpu().float().numpy() for each in (eta, tau))
-        check_rows_of(*arrays, groups, strata, n_classes)
+        check_rows_of(eta.cpu().float().numpy(), tau.cpu().float().numpy(), groups, strata, n_classes)
     return rows
 
 

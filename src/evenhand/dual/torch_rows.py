@@ -91,10 +91,8 @@ class TorchRows:
         On the device; in memory where sums of the CPU are asked for, whose compiled loops are faster.
         """
         places = spread_places(self.n_rows, size, self.design.device)
-        design, constant, weights = (
-            None if each is None else each[..., places].to(self.device, torch.float64)
-            for each in (self.design, self.constant, self.weights)
-        )
+        design = self.design[:, places].to(self.device, torch.float64)
+        constant, weights = self._take(self.constant, places), self._take(self.weights, places)
         if weights is not None:
             weights = weights / weights.sum()
         for column, mean in zip(design[: self.n_kept], self.means[:-1], strict=True):
@@ -106,15 +104,19 @@ class TorchRows:
             return TorchRows(design, constant, weights, self.n_kept, self.device, True)
         constant = design[-1] ** 2 if constant is None else constant
         weights = torch.full_like(constant, 1.0 / size) if weights is None else weights
-        return MemoryRows(*(each.cpu().numpy() for each in (design, constant, weights)), self.n_kept)
+        arrays = [each.cpu().numpy() for each in (design, constant, weights)]
+        return MemoryRows(arrays[0], arrays[1], arrays[2], self.n_kept)
+
+    def _take(self, column: Any, places: Any) -> Any:
+        """Some numbers of a column on the device; None of one that is not there."""
+        return None if column is None else column[places].to(self.device, torch.float64)
 
     def _mean(self, sums: Callable[[Any, Any], Any]) -> FloatArray:
         """Weighted mean over all rows of what `sums` adds up over some of them."""
-        total = None
+        total: Any = 0.0
         for design, weights in self._parts():
-            part = sums(design, weights)
-            total = part if total is None else total + part
-        found: FloatArray = total.cpu().numpy()  # type: ignore[attr-defined]
+            total = sums(design, weights) + total
+        found: FloatArray = total.cpu().numpy()
         return found / self.n_rows if self.weights is None else found
 
     def _parts(self) -> Iterator[tuple[Any, Any]]:

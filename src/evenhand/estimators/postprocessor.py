@@ -5,17 +5,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-import numpy as np
 from sklearn.base import clone
 
-from evenhand._utils.labels import match_groups, read_one_sensitive
 from evenhand._utils.tensor_rows import check_tensors
 from evenhand._utils.tensors import gpu_of, is_tensor
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import (
     Labels,
     Rows,
-    as_floats,
     check_epsilon,
     check_prior,
     check_rows,
@@ -37,13 +34,13 @@ from evenhand.dual.step import (
 from evenhand.estimators.draws import RandomState, key_from
 from evenhand.estimators.floors import keep_floor, with_floor
 from evenhand.estimators.judging import (
-    N_FOLDS,
     Judge,
     JudgedFold,
     confidence_level,
     fold_known_rows,
     is_for_new_people,
 )
+from evenhand.estimators.known_groups import known_groups
 from evenhand.estimators.placing import (
     StepRows,
     as_arrays,
@@ -268,7 +265,7 @@ class ParityPostprocessor(PartialFit):
         folds = None
         if is_for_new_people(self.confidence, knows_groups=sensitive_features is not None):
             rows = as_arrays(rows)
-            known = self._known_groups(rows, in_memory(sensitive_features), in_memory(sample_weight))
+            known = known_groups(rows, in_memory(sensitive_features), in_memory(sample_weight))
             folds = fold_known_rows(rows, known, seed=0)
         device = gpu_of(scores) if self.device is None else self.device
         self._fit_rows(rows, group_prior, callback, folds, device=device)
@@ -350,48 +347,18 @@ class ParityPostprocessor(PartialFit):
 
     def _read_rows(self, scores: Any, group_proba: Any, sample_weight: Any, strata: Any) -> StepRows:
         """Rows to fit on, as a user gives them; tensors stay tensors where nothing looks at single rows."""
-        codes, labels, tensors = None, None, is_tensor(scores) or is_tensor(group_proba)
+        codes, labels, cost = None, None, make_cost(self.cost)
+        tensors = is_tensor(scores) or is_tensor(group_proba)
         if strata is not None:
             columns = tuple(range(group_proba.shape[1])) if tensors else column_labels(group_proba)
             codes, labels = check_strata(strata, columns)
-        cost = make_cost(self.cost)
-        options = {"groups": labels, "strata": codes, "n_classes": cost.n_classes}
+        options: dict[str, Any] = {"groups": labels, "strata": codes, "n_classes": cost.n_classes}
         if not tensors:
             return check_rows(scores, group_proba, sample_weight, **options)
         rows = check_tensors(scores, group_proba, sample_weight, **options, work=self.device)
         if is_cv(self.beta) or is_cv(self.atoms) or not stays_on_device(cost):
             return as_arrays(rows)
         return rows
-
-    def _known_groups(self, rows: Rows, sensitive_features: Any, sample_weight: Any) -> FloatArray:
-        """Groups of the rows that are used, zeros and ones, (n_rows, n_groups)."""
-        used = np.ones(len(rows.scores), bool)
-        if sample_weight is not None:
-            used = as_floats(sample_weight, "sample_weight") > 0
-        n_rows = len(used)
-        if rows.strata is None:
-            groups = read_one_sensitive(sensitive_features, n_rows).settled()
-            if groups.proba is not None:
-                raise ValueError(
-                    "sensitive_features must be labels here, None where one is not known: probabilities of "
-                    "groups are what group_proba is for."
-                )
-            known = match_groups(groups, rows.groups, "sensitive_features").one_hot()[used]
-        else:
-            known = as_floats(sensitive_features, "sensitive_features")
-            if known.shape != (n_rows, len(rows.groups)) or not np.isin(known, (0.0, 1.0)).all():
-                raise ValueError(
-                    "With strata, sensitive_features says for each column of group_proba whether the row is "
-                    f"in it, zeros and ones of shape {(n_rows, len(rows.groups))}: got shape {known.shape}."
-                )
-            known = known[used]
-        for group, count in zip(rows.groups, known.sum(axis=0), strict=True):
-            if count < N_FOLDS:
-                raise ValueError(
-                    f"Group {group!r} has {int(count)} known rows, too few to judge by: pass more, or "
-                    "confidence=None to keep epsilon on the rows of the fit alone."
-                )
-        return known
 
     def _select(self, step: ParityStep, rows: StepRows) -> tuple[ParityStep, dict[str, Selection]]:
         """The step with what is left to "cv" chosen, and how."""

@@ -143,7 +143,7 @@ class SolvedStep(TellsPromise, Stored, BaseEstimator, ABC):  # type: ignore[misc
                 scores,
                 group_proba,
                 lambda policy: draw(policy, self.draw_key_, random_state, ids),
-                lambda *arrays: self.predict(*arrays, random_state, ids),
+                lambda eta, tau: self.predict(eta, tau, random_state, ids),
             )
         rows = self._rows(scores, group_proba)
         scaled, key = rows.scores, self.draw_key_
@@ -183,7 +183,7 @@ class SolvedStep(TellsPromise, Stored, BaseEstimator, ABC):  # type: ignore[misc
                 scores,
                 group_proba,
                 lambda policy: quantile(policy, q),
-                lambda *arrays: self.predict_quantile(*arrays, q),
+                lambda eta, tau: self.predict_quantile(eta, tau, q),
             )
         rows = self._rows(scores, group_proba)
         levels = check_levels(q, len(rows.scores))
@@ -195,11 +195,12 @@ class SolvedStep(TellsPromise, Stored, BaseEstimator, ABC):  # type: ignore[misc
 
     def _for_tensors(
         self, scores: Any, group_proba: Any, ask: Callable[[Any], Any], ask_arrays: Callable[..., Any]
-    ) -> Any:
-        """Predictions for tensors, on their device."""
+    ) -> FloatArray:
+        """Predictions for tensors: a tensor on their device, which no caller of arrays gets to see."""
         check_is_fitted(self, "policy_")
         labels = tuple(self.groups_.tolist())
-        return predict_tensors(self.policy_, labels, scores, group_proba, ask, ask_arrays)
+        answer: FloatArray = predict_tensors(self.policy_, labels, scores, group_proba, ask, ask_arrays)
+        return answer
 
     def _rows(self, scores: Any, group_proba: Any) -> Rows:
         """Checked rows with the groups of the fit."""
