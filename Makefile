@@ -52,5 +52,5 @@ $(TORCH_READY): constraints.txt pyproject.toml
 	@echo "Preparing $(TORCH_VENV), with PyTorch: a minute or two, once."
 	$(PYTHON) -m venv $(TORCH_VENV)
 	$(TORCH_BIN)/python -m pip install -qq --disable-pip-version-check torch==2.13.0 triton==3.9.0
-	$(TORCH_BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[torch]" hypothesis pytest
+	$(TORCH_BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[torch,io,tables]" hypothesis pandas pytest
 	@touch $@
