@@ -187,9 +187,7 @@ def streamed_fit(n_rows: int = 10 * N_ROWS) -> None:
     finally:
         torch_rows.MOST_ON_CARD = before
     told = f"{spent:.1f} s in all, {model.result_.status.name}"
-    print(
-        f"fit of {n_rows:.0e} rows in host memory, streamed: {told}, checking and scaling included"
-    )
+    print(f"fit of {n_rows:.0e} rows in host memory, streamed: {told}, checking and scaling included")
 
 
 def predictions(n_rows: int = N_ROWS) -> None:

@@ -1,4 +1,4 @@
-"""Tensors in, tensors out: the answers of the CPU's loops, wherever the rows are."""
+"""Tensors in, tensors out: the answers of the CPU's loops, on a GPU where there is one."""
 
 import pickle
 
@@ -22,6 +22,7 @@ from evenhand.dual.torch_design import place_tensors  # noqa: E402
 from evenhand.dual.torch_policy import TensorPolicy  # noqa: E402
 from evenhand.dual.torch_rows import TorchRows, place_rows, spread_places  # noqa: E402
 
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 N = 1500
 ROWS = scored(N, weighted=True)
 SCORES, PROBA, WEIGHTS = ROWS.scores, ROWS.group_proba, ROWS.weights
@@ -45,15 +46,16 @@ every_type = pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 
 
 def tensors(arrays, dtype=torch.float64):
-    return [each if each is None else torch.tensor(np.asarray(each), dtype=dtype) for each in arrays]
+    options = {"dtype": dtype, "device": DEVICE}
+    return [each if each is None else torch.tensor(np.asarray(each), **options) for each in arrays]
 
 
 def arrays(given):
-    return [each if each is None else each.numpy() for each in given]
+    return [each if each is None else each.cpu().numpy() for each in given]
 
 
 @every_type
-@pytest.mark.parametrize("device", [None, "cpu"])
+@pytest.mark.parametrize("device", [None, DEVICE])
 @every_case
 def test_a_fit_on_tensors_is_that_on_arrays(case, device, dtype):
     rows, settings = CASES[case]
@@ -70,11 +72,11 @@ def test_a_fit_on_tensors_is_that_on_arrays(case, device, dtype):
 
 
 def test_a_device_also_takes_arrays():
-    plain, model = (ParityPostprocessor(device=device).fit(SCORES, PROBA) for device in (None, "cpu"))
+    plain, model = (ParityPostprocessor(device=device).fit(SCORES, PROBA) for device in (None, DEVICE))
     assert_allclose(model.certificate_.violation, plain.certificate_.violation, atol=2e-6)
 
 
-@pytest.mark.parametrize("device", [None, "cpu"])
+@pytest.mark.parametrize("device", [None, DEVICE])
 def test_strata_of_tensors_are_those_of_arrays(device):
     plain = ParityPostprocessor(epsilon=0.02).fit(SCORES, IN_STRATA, strata=STRATA)
     model = ParityPostprocessor(epsilon=0.02, device=device)
@@ -82,13 +84,14 @@ def test_strata_of_tensors_are_those_of_arrays(device):
     assert model.groups_.tolist() == [("x", 0), ("x", 1), ("y", 2), ("y", 3)] == plain.groups_.tolist()
     assert_allclose(model.certificate_.violation, plain.certificate_.violation, atol=2e-6)
     few = tensors([SCORES[:50], IN_STRATA[:50]])
-    assert_allclose(plain.predict_pmf(*few), plain.predict_pmf(SCORES[:50], IN_STRATA[:50]), atol=1e-10)
-    assert np.array_equal(plain.predict(*few), plain.predict(SCORES[:50], IN_STRATA[:50]))
+    wanted = plain.predict_pmf(SCORES[:50], IN_STRATA[:50])
+    assert_allclose(plain.predict_pmf(*few).cpu(), wanted, atol=1e-10)
+    assert np.array_equal(plain.predict(*few).cpu(), plain.predict(SCORES[:50], IN_STRATA[:50]))
 
 
 def test_known_groups_of_tensors_give_a_promise():
     groups = torch.from_numpy(PROBA.argmax(axis=1))
-    model = ParityPostprocessor(device="cpu").fit(*tensors([SCORES, PROBA]), sensitive_features=groups)
+    model = ParityPostprocessor(device=DEVICE).fit(*tensors([SCORES, PROBA]), sensitive_features=groups)
     plain = ParityPostprocessor().fit(SCORES, PROBA, sensitive_features=groups.numpy())
     assert_allclose(model.tolerance_, plain.tolerance_, rtol=1e-6)
 
@@ -103,18 +106,19 @@ def test_predictions_for_tensors_are_those_for_arrays_on_their_device(case, dtyp
         answer, wanted = getattr(model, name)(*given), getattr(model, name)(*arrays(given))
         assert is_tensor(answer)
         assert (answer.dtype, answer.device) == (dtype, given[0].device)
-        assert_allclose(answer.numpy(), wanted, atol=1e-10 if dtype == torch.float64 else 1e-6)
+        assert_allclose(answer.cpu().numpy(), wanted, atol=1e-10 if dtype == torch.float64 else 1e-6)
 
 
 def test_draws_by_ids_levels_and_seeds_are_those_of_arrays():
     model, given = ParityPostprocessor(random_state=3).fit(SCORES, PROBA), tensors([SCORES, PROBA])
     ids, levels = np.arange(N), np.random.default_rng(0).uniform(0.1, 0.9, N)
     for options in ({"ids": ids}, {"random_state": 5}):
-        assert np.array_equal(model.predict(*given, **options), model.predict(SCORES, PROBA, **options))
-    by_tensor = model.predict(*given, ids=torch.from_numpy(ids))
-    assert np.array_equal(by_tensor, model.predict(SCORES, PROBA, ids=ids))
-    quantiles = model.predict_quantile(*given, torch.from_numpy(levels))
-    assert np.array_equal(quantiles, model.predict_quantile(SCORES, PROBA, levels))
+        drawn = model.predict(*given, **options)
+        assert np.array_equal(drawn.cpu(), model.predict(SCORES, PROBA, **options))
+    by_tensor = model.predict(*given, ids=torch.from_numpy(ids).to(DEVICE))
+    assert np.array_equal(by_tensor.cpu(), model.predict(SCORES, PROBA, ids=ids))
+    quantiles = model.predict_quantile(*given, torch.from_numpy(levels).to(DEVICE))
+    assert np.array_equal(quantiles.cpu(), model.predict_quantile(SCORES, PROBA, levels))
 
 
 @every_type
@@ -124,19 +128,21 @@ def test_the_hash_of_a_row_is_that_of_arrays_bit_for_bit(dtype):
     host, key = given.in_memory(), key_from(7)
     wanted = uniforms_from_rows(model.policy_.grid.scale(host.scores), host.group_proba, key)
     policy = TensorPolicy(model.policy_, given)
-    assert np.array_equal(policy.uniforms((int(key[0]), int(key[1])), ord("r"), 2.0**20).numpy(), wanted)
+    found = policy.uniforms((int(key[0]), int(key[1])), ord("r"), 2.0**20)
+    assert np.array_equal(found.cpu().numpy(), wanted)
 
 
 def test_siphash_is_the_published_one():
     # the test vector of Aumasson and Bernstein (2012) for a message of eight bytes
     key = (0x0706050403020100, 0x0F0E0D0C0B0A0908)
-    found = torch_hashing.siphash(torch.tensor([[0x0706050403020100]]), key)
+    found = torch_hashing.siphash(torch.tensor([[0x0706050403020100]], device=DEVICE), key)
     assert int(found) % 2**64 == int.from_bytes(bytes.fromhex("6224939a79f5f593"), "little")
 
 
 @pytest.mark.parametrize(("n_rows", "size"), [(10, 10), (1000, 300), (10**9, 1000)])
 def test_places_of_a_sample_are_sorted_distinct_and_always_the_same(n_rows, size):
-    places, again = (spread_places(n_rows, size, torch.device("cpu")).numpy() for _ in range(2))
+    devices = torch.device("cpu"), torch.device(DEVICE)
+    places, again = (spread_places(n_rows, size, device).cpu().numpy() for device in devices)
     assert np.array_equal(places, again)
     assert len(np.unique(places)) == size
     assert (np.diff(places) > 0).all()
@@ -148,7 +154,7 @@ def test_places_of_a_sample_are_sorted_distinct_and_always_the_same(n_rows, size
 
 def test_samples_stay_on_a_device_and_are_solved_there():
     step = make_step(ROWS)
-    there = place_rows(step.rows(ROWS), "cpu")
+    there = place_rows(step.rows(ROWS), DEVICE)
     kept = TorchRows(there.design, there.constant, there.weights, there.n_kept, there.device, True)
     sample = kept.sample(400)
     assert isinstance(sample, TorchRows)
@@ -161,7 +167,7 @@ def test_samples_stay_on_a_device_and_are_solved_there():
 def test_rows_of_tensors_are_those_of_arrays():
     step = make_step(ROWS)
     plain, there = step.rows(ROWS), place_tensors(step, check_tensors(*tensors([SCORES, PROBA, WEIGHTS])))
-    assert_allclose(there.design.numpy(), plain.design, atol=1e-12)
+    assert_allclose(there.design.cpu().numpy(), plain.design, atol=1e-12)
     assert there.mean_constant() == pytest.approx(plain.mean_constant(), rel=1e-12)
 
 
@@ -183,8 +189,8 @@ def test_rows_without_weight_are_left_out():
 
 
 def bad(name, values, **others):
-    given = {"scores": tensors([SCORES])[0], "group_proba": tensors([PROBA])[0], **others, name: values}
-    return given
+    given = {"scores": torch.from_numpy(SCORES), "group_proba": torch.from_numpy(PROBA), **others}
+    return {**given, name: values}
 
 
 def changed(array, index, value):
@@ -242,7 +248,7 @@ def test_estimators_solve_their_step_on_a_device():
             kind(device=device, confidence=None).fit(
                 data.data, target, sensitive_features=data.sensitive_features
             )
-            for device in (None, "cpu")
+            for device in (None, DEVICE)
         )
         assert_allclose(model.certificate_.violation, plain.certificate_.violation, atol=2e-6)
         assert np.mean(model.predict(data.data) == plain.predict(data.data)) > 0.99
@@ -255,10 +261,11 @@ def test_a_stream_takes_tensors_too():
 
 
 def test_a_model_of_tensors_is_a_model_like_any_other(tmp_path):
-    model = ParityPostprocessor(device="cpu").fit(*tensors([SCORES, PROBA]))
+    model = ParityPostprocessor(device=DEVICE).fit(*tensors([SCORES, PROBA]))
     eh.save(model, tmp_path / "model.evenhand")
     for again in (eh.load(tmp_path / "model.evenhand"), pickle.loads(pickle.dumps(model))):
-        assert np.array_equal(again.predict(SCORES, PROBA), model.predict(*tensors([SCORES, PROBA])))
+        drawn = model.predict(*tensors([SCORES, PROBA]))
+        assert np.array_equal(again.predict(SCORES, PROBA), drawn.cpu())
 
 
 class OnGpu:

@@ -1,4 +1,4 @@
-"""The Triton kernels, interpreted on the CPU (`make test-torch`), beside their NumPy twin."""
+"""The Triton kernels beside their NumPy twin: interpreted on the CPU (`make test-torch`), or on a GPU."""
 
 import os
 
@@ -10,8 +10,9 @@ from evenhand._kernels import reference
 
 torch = pytest.importorskip("torch", reason="torch is not installed: make test-torch")
 pytest.importorskip("triton", reason="triton is not installed: make test-torch")
-if os.environ.get("TRITON_INTERPRET") != "1":
-    pytest.skip("the kernels are interpreted only with TRITON_INTERPRET=1", allow_module_level=True)
+DEVICE = torch.device("cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda")
+if DEVICE.type == "cuda" and not torch.cuda.is_available():
+    pytest.skip("without a GPU the kernels need TRITON_INTERPRET=1", allow_module_level=True)
 
 from evenhand._kernels.triton_launch import FusedMoments, Shape, choose_shape, make_table  # noqa: E402
 
@@ -43,8 +44,9 @@ def twin(design, weights, loadings, offset, n_moments):
 
 
 def fused(design, weights, loadings, offset, n_moments, **options):
-    sums = FusedMoments(loadings, offset, n_moments, torch.device("cpu"), **options)
-    found = sums(torch.from_numpy(design), None if weights is None else torch.from_numpy(weights)).numpy()
+    sums = FusedMoments(loadings, offset, n_moments, DEVICE, **options)
+    on_device = None if weights is None else torch.from_numpy(weights).to(DEVICE)
+    found = sums(torch.from_numpy(design).to(DEVICE), on_device).cpu().numpy()
     counts = np.ones(design.shape[1]) if weights is None else weights
     smooth, columns, peak = sums.finish(found, float(counts @ design[-1].astype(np.float64) ** 2))
     return sums, np.concatenate([[smooth, peak], columns.ravel()])
