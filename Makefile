@@ -3,8 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+TORCH_VENV := .venv-torch
+TORCH_BIN := $(TORCH_VENV)/bin
+TORCH_READY := $(TORCH_VENV)/.ready
+TORCH_MODULES = $(wildcard src/evenhand/*/torch_*.py src/evenhand/*/triton_*.py)
 
-.PHONY: demo test test-slow lint bench reproduce clean
+.PHONY: demo test test-slow test-torch lint bench reproduce clean
 
 demo: $(READY)
 	$(BIN)/python -m evenhand demo
@@ -14,6 +18,11 @@ test: $(READY)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow -q $(ARGS)
+
+# Tensors on the CPU, and the kernels for GPUs under Triton's interpreter; ARGS as above.
+test-torch: $(TORCH_READY)
+	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(TORCH_BIN)/python -m pytest -q \
+		tests/test_torch.py tests/test_triton.py tests/test_rows.py $(TORCH_MODULES) $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -30,11 +39,18 @@ reproduce: $(READY)
 	$(BIN)/python -m reproduction $(ARGS)
 
 clean:
-	rm -rf $(VENV) evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TORCH_VENV) evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks demos reproduction -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): constraints.txt pyproject.toml
 	@echo "Preparing $(VENV): a minute or two, once."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,browser]"
+	@touch $@
+
+$(TORCH_READY): constraints.txt pyproject.toml
+	@echo "Preparing $(TORCH_VENV), with PyTorch: a minute or two, once."
+	$(PYTHON) -m venv $(TORCH_VENV)
+	$(TORCH_BIN)/python -m pip install -qq --disable-pip-version-check torch==2.13.0 triton==3.9.0
+	$(TORCH_BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[torch,io,tables]" hypothesis pandas pytest
 	@touch $@

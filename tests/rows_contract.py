@@ -5,6 +5,8 @@ A new implementation of `evenhand.dual.rows.DualRows` gets an entry in `HOMES`: 
 """
 
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 from scipy.special import logsumexp, softmax
@@ -44,10 +46,33 @@ def in_mapped_file(step, rows):
             yield mapped
 
 
+def in_tensors(step, rows):
+    from evenhand.dual.torch_rows import place_rows
+
+    return nullcontext(place_rows(step.rows(rows), "cpu"))
+
+
+@contextmanager
+def in_streamed_tensors(step, rows):
+    """Tensors at one place, summed at another, whose name alone differs here: part by part, as for a GPU."""
+    import torch
+
+    from evenhand._kernels import torch_streaming
+    from evenhand.dual.torch_rows import place_rows
+
+    before, torch_streaming.PART_ROWS = torch_streaming.PART_ROWS, 900
+    try:
+        yield replace(place_rows(step.rows(rows), "cpu"), device=torch.device("cpu", 0))
+    finally:
+        torch_streaming.PART_ROWS = before
+
+
 HOMES = {
     "memory": lambda step, rows: nullcontext(step.rows(rows)),
     "mapped file": in_mapped_file,
 }
+if find_spec("torch") is not None:  # make test-torch
+    HOMES |= {"tensors": in_tensors, "streamed tensors": in_streamed_tensors}
 
 
 def random_logits(plain, n_atoms, seed=1):

@@ -1,5 +1,6 @@
 """Bad input: a ValueError that names the argument, and a model that is as it was before."""
 
+import sys
 import warnings
 
 import numpy as np
@@ -23,6 +24,12 @@ def changed(array, index, value):
     array = np.array(array, dtype=float)
     array[index] = value
     return array
+
+
+def test_a_device_without_torch_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match=r"on a device needs 'torch'.*pip install 'evenhand\[torch\]'"):
+        ParityPostprocessor(device="cuda").fit(SCORES, PROBA)
 
 
 # name: (words of the message, arguments of fit, parameters)

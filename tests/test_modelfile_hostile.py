@@ -255,7 +255,7 @@ def test_a_tree_with_any_value_in_any_place_gives_a_model_or_an_error_about_the_
             model = model[key]
         model[last] = values[rng.integers(len(values))]
 
-    for _ in range(300):
+    for _ in range(400):
         path = forge(change, model)
         try:
             load(path)

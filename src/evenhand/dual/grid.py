@@ -160,7 +160,15 @@ def automatic_bounds(scores: FloatArray, weights: FloatArray | None = None) -> t
     >>> automatic_bounds(np.append(np.linspace(1.0, 3.0, 999), 1e12))
     (0.96, 3.04)
     """
-    low, high = range_without_outliers(scores, weights)
+    return with_margin(*range_without_outliers(scores, weights))
+
+
+def with_margin(low: float, high: float) -> tuple[float, float]:
+    """A range with `MARGIN` on each side; around numbers that are (almost) the same, a range of its own.
+
+    >>> with_margin(1.0, 3.0)
+    (0.96, 3.04)
+    """
     centre, half_width = low / 2 + high / 2, high / 2 - low / 2
     narrowest = NARROWEST * abs(centre)
     if half_width > narrowest:
@@ -177,15 +185,27 @@ def range_without_outliers(scores: FloatArray, weights: FloatArray | None = None
     n_rows = len(scores)
     if n_rows < FEWEST_TO_CUT:
         return low, high
-    near, far = _central_range(scores, weights, max(TAIL, 1.5 / n_rows))  # 1.5: one row, however rounded
+    near, far = _central_range(scores, weights, tail_share(n_rows))
+    fences = outlier_fences(low, high, near, far)
+    if fences is None:
+        return low, high
+    kept = scores[(scores >= fences[0]) & (scores <= fences[1])]
+    return float(kept.min()), float(kept.max())
+
+
+def tail_share(n_rows: int) -> float:
+    """Share of the weight on each side that may be cut."""
+    return max(TAIL, 1.5 / n_rows)  # 1.5: one row, however rounded
+
+
+def outlier_fences(low: float, high: float, near: float, far: float) -> tuple[float, float] | None:
+    """Beyond which scores are far outliers of those from `near` to `far`; None where there are none."""
     width = far - near
     # Where the central scores are all the same, any grid that has them serves the others best.
     if not NARROWEST * max(abs(near), abs(far)) < width < math.inf:
-        return low, high
-    if near - FENCE * width <= low and high <= far + FENCE * width:
-        return low, high
-    kept = scores[(scores >= near - FENCE * width) & (scores <= far + FENCE * width)]
-    return float(kept.min()), float(kept.max())
+        return None
+    fences = near - FENCE * width, far + FENCE * width
+    return None if fences[0] <= low and high <= fences[1] else fences
 
 
 def _central_range(scores: FloatArray, weights: FloatArray | None, share: float) -> tuple[float, float]:

@@ -56,7 +56,7 @@ class SoftmaxPolicy(Stored):
     def pmf(self, scores: FloatArray, group_proba: FloatArray) -> FloatArray:
         """Probability of each atom, shape (n_rows, n_atoms)."""
         out = np.empty((len(scores), len(self.tilt)))
-        loadings, offset = self._logits()
+        loadings, offset = self.logits()
 
         def fill(start: int, stop: int, design: FloatArray) -> None:
             pmf_into(out[start:stop], design, loadings, offset, 0, stop - start)
@@ -67,7 +67,7 @@ class SoftmaxPolicy(Stored):
     def mean(self, scores: FloatArray, group_proba: FloatArray) -> FloatArray:
         """Mean of each row's distribution, shape (n_rows,)."""
         out = np.empty(len(scores))
-        loadings, offset = self._logits()
+        loadings, offset = self.logits()
 
         def fill(start: int, stop: int, design: FloatArray) -> None:
             means_into(out[start:stop], design, loadings, offset, self.grid.normalised(), 0, stop - start)
@@ -97,7 +97,7 @@ class SoftmaxPolicy(Stored):
 
     def _quantile_index(self, scores: FloatArray, group_proba: FloatArray, levels: FloatArray) -> IntArray:
         out = np.empty(len(scores), np.int64)
-        loadings, offset = self._logits()
+        loadings, offset = self.logits()
 
         def fill(start: int, stop: int, design: FloatArray) -> None:
             quantiles_into(out[start:stop], levels[start:stop], design, loadings, offset, 0, stop - start)
@@ -105,7 +105,7 @@ class SoftmaxPolicy(Stored):
         self._fill(fill, scores, group_proba)
         return out
 
-    def _logits(self) -> tuple[FloatArray, FloatArray]:
+    def logits(self) -> tuple[FloatArray, FloatArray]:
         """Loadings (n_atoms, n_design) and offset (n_atoms,) of the logits, in log 2."""
         mixing = ImbalanceModel.from_prior(self.group_prior, self.strata).mixing
         return logit_loadings(self.tilt, mixing, self.cost.model(self.grid), self.temperature)

@@ -54,11 +54,15 @@ class DualRows(Protocol):
         """`E[u u^T]` of the kept imbalances, (n_kept, n_kept)."""
         ...
 
-    def sample(self, size: int) -> "MemoryRows":
-        """The same `size` rows every time, in memory, with the mean imbalance of all rows.
+    def sample(self, size: int) -> "DualRows":
+        """The same `size` rows every time, in memory or on a device, with the mean imbalance of all rows.
 
         The sample's own mean would make tight tolerances infeasible, as a wrong prior does.
         """
+        ...
+
+    def in_memory(self) -> "MemoryRows":
+        """The rows as arrays: asked of samples alone."""
         ...
 
 
@@ -120,6 +124,10 @@ class MemoryRows:
         kept = slice(self.n_kept)
         part.design[kept] += (self.design[kept] @ self.weights - part.design[kept] @ weights)[:, None]
         return replace(part, weights=weights)
+
+    def in_memory(self) -> "MemoryRows":
+        """The rows as arrays."""
+        return self
 
     def take(self, places: IntArray) -> "MemoryRows":
         """Copies of some of the rows, with the weights that they have among all."""

@@ -83,6 +83,8 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
     random_state : int, Generator, RandomState or None, default=None
         Key of the draws of `predict`, seed of the folds and of the stochastic solvers. None is a fixed
         public key: pass an integer of your own, and keep it, where nobody should foresee a draw.
+    device : str or None, default=None
+        Where the parity step is solved, such as "cuda" (docs/gpu.md); the models stay where they are.
 
     Attributes
     ----------
@@ -151,6 +153,7 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         n_jobs: int | None = None,
         warm_start: bool = False,
         random_state: RandomState = None,
+        device: Any = None,
     ) -> None:
         self.estimator = estimator
         self.sensitive_estimator = sensitive_estimator
@@ -176,6 +179,7 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
         self.warm_start = warm_start
         self.random_state = random_state
+        self.device = device
 
     def faults(self) -> Iterator[str]:
         """As for every estimator, and classes that are those of the atoms."""

@@ -24,7 +24,7 @@ RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | Non
 DEFAULT_KEY = b"evenhand draws 1"  # public on purpose: draws are reproducible before they are secret
 GRID = 2.0**20  # cells per unit; see `uniforms_from_rows`
 
-_ROW_TAG, _TABLE_TAG = ord("r"), ord("c")  # ids start with i, I, s, b or f: no message is two things
+ROW_TAG, _TABLE_TAG = ord("r"), ord("c")  # ids start with i, I, s, b or f: no message is two things
 
 
 def key_from(random_state: RandomState) -> HashArray:
@@ -72,7 +72,7 @@ def uniforms_from_rows(scores: FloatArray, group_proba: FloatArray, key: HashArr
             return np.rint(cells * GRID)
 
     width = (1 if scores.ndim == 1 else scores.shape[1]) + group_proba.shape[1]
-    return _to_uniforms(_hash_words(words, len(scores), width, _ROW_TAG, key))
+    return _to_uniforms(_hash_words(words, len(scores), width, ROW_TAG, key))
 
 
 def uniforms_from_table(X: Any, key: HashArray) -> FloatArray:

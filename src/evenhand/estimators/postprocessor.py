@@ -7,6 +7,8 @@ from typing import Any, Self
 
 from sklearn.base import clone
 
+from evenhand._utils.tensor_rows import check_tensors
+from evenhand._utils.tensors import gpu_of, is_tensor
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import (
     Labels,
@@ -20,13 +22,12 @@ from evenhand._utils.validation import (
 from evenhand.certificates import Promise, certify
 from evenhand.dual.costs import make_cost
 from evenhand.dual.grid import Grid, automatic_beta, uniform_grid, warn_of_clipping
-from evenhand.dual.parity import ParityNotion, resolve_parity
+from evenhand.dual.parity import ParityNotion
 from evenhand.dual.prior import resolve_prior
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.step import (
     ParityStep,
     choose_beta,
-    choose_grid,
     warn_of_idle_parity,
     warn_of_loose_epsilon,
 )
@@ -40,10 +41,21 @@ from evenhand.estimators.judging import (
     is_for_new_people,
 )
 from evenhand.estimators.known_groups import known_groups_of
+from evenhand.estimators.placing import (
+    StepRows,
+    as_arrays,
+    check_device,
+    count_outside,
+    grid_of,
+    parity_of,
+    problem_of,
+    stays_on_device,
+)
 from evenhand.estimators.price import measure_price, warn_of_price
 from evenhand.estimators.proving import prove_tolerance
 from evenhand.estimators.selection import Selection, count_folds, is_cv, select
 from evenhand.estimators.streaming import PartialFit
+from evenhand.estimators.tensor_predictions import in_memory
 from evenhand.exceptions import PromiseWarning
 from evenhand.metrics.measure import ScoredRows
 from evenhand.solvers import Callback, Solver, SolverResult, run_and_warn
@@ -125,6 +137,9 @@ class ParityPostprocessor(PartialFit):
     random_state : int, Generator, RandomState or None, default=None
         Key of the draws of `predict`, and seed of the stochastic solvers. None is a fixed public key: pass
         an integer of your own, and keep it to yourself, where nobody should foresee a draw.
+    device : str or None, default=None
+        Where `fit` sums over its rows, such as "cuda" (docs/gpu.md). None: tensors where they are, and all
+        else by the compiled loops of the CPU.
 
     Attributes
     ----------
@@ -190,6 +205,7 @@ class ParityPostprocessor(PartialFit):
         confidence: Any = "auto",
         warm_start: bool = False,
         random_state: RandomState = None,
+        device: Any = None,
     ) -> None:
         self.parity = parity
         self.epsilon = epsilon
@@ -203,6 +219,7 @@ class ParityPostprocessor(PartialFit):
         self.confidence = confidence
         self.warm_start = warm_start
         self.random_state = random_state
+        self.device = device
 
     def fit(
         self,
@@ -241,26 +258,30 @@ class ParityPostprocessor(PartialFit):
         callback : callable, default=None
             Called with a `Progress` after every step; stops the solver by returning True.
         """
+        check_device(self.device)
         rows = self._read_rows(scores, group_proba, sample_weight, strata)
         asked = check_epsilon(self.epsilon, rows.groups, rows.strata)
         warn_of_loose_epsilon(self.parity, asked, stacklevel=2)
         folds = None
         if is_for_new_people(self.confidence, knows_groups=sensitive_features is not None):
-            known = known_groups_of(rows, sensitive_features, sample_weight)
+            rows = as_arrays(rows)
+            known = known_groups_of(rows, in_memory(sensitive_features), in_memory(sample_weight))
             folds = fold_known_rows(rows, known, seed=0)
-        self._fit_rows(rows, group_prior, callback, folds)
+        device = gpu_of(scores) if self.device is None else self.device
+        self._fit_rows(rows, group_prior, callback, folds, device=device)
         classes = self.policy_.cost.n_classes is not None
         warn_of_price(self.price_, self.atoms_, classes=classes, stacklevel=2)
         return self
 
     def _fit_rows(
         self,
-        rows: Rows,
+        rows: StepRows,
         group_prior: Any = None,
         callback: Callback | None = None,
         folds: Sequence[JudgedFold] | None = None,
         calibration: ScoredRows | None = None,
         remedies: Sequence[str] | None = None,
+        device: Any = None,
     ) -> Self:
         """Fit on checked rows, whose labels may be of any kind.
 
@@ -269,32 +290,35 @@ class ParityPostprocessor(PartialFit):
         """
         key, solver, n_rows = key_from(self.random_state), self._solver(), len(rows.scores)
         step, selected = self._select(self._plan(rows, solver), rows)
-        n_clipped = step.grid.count_outside(rows.scores)
+        n_clipped = count_outside(step.grid, rows)
         self._report_clipping(step.grid, n_clipped, n_rows)
         warn_of_idle_parity(step, stacklevel=3)
         given = None if group_prior is None else check_prior(group_prior, rows.groups, rows.strata)
         step = replace(step, group_prior=resolve_prior(given, step, rows.groups, stacklevel=3))
         asked, promise, level = step.epsilon, None, confidence_level(self.confidence)
-        step = keep_floor(step, solver, rows)
+        if isinstance(rows, Rows):
+            step = keep_floor(step, solver, rows)
         if calibration is not None:
             assert level is not None
+            assert isinstance(rows, Rows)
             promise = prove_tolerance(step, solver, rows, calibration, level)
         elif folds is not None:
             promise = Judge(step, solver, folds, own_prior=given is not None).promise(level)
-        if promise is not None:
+        if promise is not None and isinstance(rows, Rows):
             step = keep_floor(replace(step, epsilon=promise.tolerance), solver, rows)
-        problem = step.problem(rows)
+        problem = problem_of(step, rows, self.device if device is None else device)
         result = run_and_warn(solver, problem, self._start(problem, rows), callback)
         others = {"n_clipped_": n_clipped, "draw_key_": key, "epsilon_": asked, **selected}
         others["price_"] = measure_price(step.policy(result.multipliers), rows)
         self._install_fit(step, problem, result, rows.groups, promise, **others)
-        self.certificate_ = with_floor(self.certificate_, self.policy_, rows)
+        if isinstance(rows, Rows):
+            self.certificate_ = with_floor(self.certificate_, self.policy_, rows)
         if promise is not None and not promise.kept:
             told = promise.shortfall(self._remedies() if remedies is None else remedies)
             warnings.warn(told, PromiseWarning, stacklevel=3)
         return self
 
-    def _plan(self, rows: Rows, solver: Solver[Any]) -> ParityStep:
+    def _plan(self, rows: StepRows, solver: Solver[Any]) -> ParityStep:
         """The step that the parameters ask for on these rows, with what is left to "cv" at its start."""
         cost, n_rows = make_cost(self.cost), len(rows.scores)
         # the atoms of a cost matrix are not to be chosen, and its grid says so
@@ -304,8 +328,8 @@ class ParityPostprocessor(PartialFit):
         else:
             beta = choose_beta(self.beta, cost, n_rows, solver.default_beta(n_rows))
         return ParityStep(
-            grid=choose_grid(atoms, self.bounds, rows.scores, rows.weights, cost),
-            parity=resolve_parity(self.parity, rows.scores, rows.weights),
+            grid=grid_of(atoms, self.bounds, rows, cost),
+            parity=parity_of(self.parity, rows),
             cost=cost,
             group_prior=rows.group_mass(),
             strata=rows.strata,
@@ -321,19 +345,24 @@ class ParityPostprocessor(PartialFit):
             count_folds(n_rows)
         warn_of_loose_epsilon(step.parity, step.epsilon, stacklevel + 1)
 
-    def _read_rows(self, scores: Any, group_proba: Any, sample_weight: Any, strata: Any) -> Rows:
-        """Rows to fit on, as a user gives them."""
-        codes, labels = None, None
+    def _read_rows(self, scores: Any, group_proba: Any, sample_weight: Any, strata: Any) -> StepRows:
+        """Rows to fit on, as a user gives them; tensors stay tensors where nothing looks at single rows."""
+        codes, labels, cost = None, None, make_cost(self.cost)
+        tensors = is_tensor(scores) or is_tensor(group_proba)
         if strata is not None:
-            codes, labels = check_strata(strata, column_labels(group_proba))
-        n_classes = make_cost(self.cost).n_classes
-        return check_rows(
-            scores, group_proba, sample_weight, groups=labels, strata=codes, n_classes=n_classes
-        )
+            columns = tuple(range(group_proba.shape[1])) if tensors else column_labels(group_proba)
+            codes, labels = check_strata(strata, columns)
+        options: dict[str, Any] = {"groups": labels, "strata": codes, "n_classes": cost.n_classes}
+        if not tensors:
+            return check_rows(scores, group_proba, sample_weight, **options)
+        rows = check_tensors(scores, group_proba, sample_weight, **options, work=self.device)
+        if is_cv(self.beta) or is_cv(self.atoms) or not stays_on_device(cost):
+            return as_arrays(rows)
+        return rows
 
-    def _select(self, step: ParityStep, rows: Rows) -> tuple[ParityStep, dict[str, Selection]]:
+    def _select(self, step: ParityStep, rows: StepRows) -> tuple[ParityStep, dict[str, Selection]]:
         """The step with what is left to "cv" chosen, and how."""
-        if not (is_cv(self.beta) or is_cv(self.atoms)):
+        if not (is_cv(self.beta) or is_cv(self.atoms)) or not isinstance(rows, Rows):
             return step, {}
         found = select(self, rows, step)
         step = replace(step, beta=found.beta)
@@ -367,14 +396,14 @@ class ParityPostprocessor(PartialFit):
         strata: Any = None,
     ) -> FrontierRows:
         """What `evenhand.frontier` solves for many tolerances."""
-        rows = self._read_rows(scores, group_proba, sample_weight, strata)
+        rows = as_arrays(self._read_rows(scores, group_proba, sample_weight, strata))
         return FrontierRows(clone(self), rows, group_prior, assemble=lambda fitted: fitted)
 
     def _report_clipping(self, grid: Grid, n_clipped: int, n_rows: int) -> None:
         automatic = isinstance(self.bounds, str)
         warn_of_clipping(grid, n_clipped, n_rows, automatic=automatic, stacklevel=4)
 
-    def _start(self, problem: DualProblem, rows: Rows) -> FloatArray | None:
+    def _start(self, problem: DualProblem, rows: StepRows) -> FloatArray | None:
         """The last multipliers, where a warm start is asked for and they fit."""
         last: FloatArray | None = getattr(self, "multipliers_", None)
         if not self.warm_start or last is None or last.shape != problem.multipliers_shape:

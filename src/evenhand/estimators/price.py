@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from evenhand._utils.stored import Stored, is_floats
+from evenhand._utils.tensor_rows import TensorRows
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import Rows
 from evenhand.dual.policy import SoftmaxPolicy
@@ -49,11 +50,13 @@ class Price(Stored):
         return float(self.shares_before[some].sum()), float(self.shares_after[some].sum())
 
 
-def measure_price(policy: SoftmaxPolicy, rows: Rows) -> Price:
+def measure_price(policy: SoftmaxPolicy, given: Rows | TensorRows) -> Price:
     """Price of a policy on rows, or on evenly spaced ones where they are many."""
-    n_rows, atoms, cost = len(rows.scores), policy.grid.atoms, policy.cost
+    n_rows, atoms, cost = len(given.scores), policy.grid.atoms, policy.cost
     if n_rows > MOST_ROWS:
-        rows = rows.take(np.linspace(0, n_rows - 1, MOST_ROWS).astype(np.int64))
+        rows = given.take(np.linspace(0, n_rows - 1, MOST_ROWS).astype(np.int64))
+    else:
+        rows = given if isinstance(given, Rows) else given.in_memory()
     weights = np.full(len(rows.scores), 1.0 / len(rows.scores)) if rows.weights is None else rows.weights
     cheapest: IntArray = cost.cheapest(rows.scores, atoms)
     scored = ScoredRows.of(rows)

@@ -86,6 +86,8 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
     random_state : int, Generator, RandomState or None, default=None
         Key of the draws of `predict`, seed of the folds and of the stochastic solvers. None is a fixed
         public key: pass an integer of your own, and keep it, where nobody should foresee a draw.
+    device : str or None, default=None
+        Where the parity step is solved, such as "cuda" (docs/gpu.md); the models stay where they are.
 
     Attributes
     ----------
@@ -153,6 +155,7 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
         n_jobs: int | None = None,
         warm_start: bool = False,
         random_state: RandomState = None,
+        device: Any = None,
     ) -> None:
         self.estimator = estimator
         self.sensitive_estimator = sensitive_estimator
@@ -176,6 +179,7 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
         self.warm_start = warm_start
         self.random_state = random_state
+        self.device = device
 
     def predict_mean(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """Mean of each row's distribution: the least squared risk, and parity of means only."""

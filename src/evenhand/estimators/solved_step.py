@@ -1,7 +1,7 @@
 """What a post-processor is once its parity step is solved: fitted attributes, and predictions from them."""
 
 from abc import ABC
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from evenhand._utils.stored import Stored
+from evenhand._utils.tensors import is_tensor
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels, Rows, check_levels, check_rows_of, label_array
 from evenhand.certificates import Certificate
@@ -18,6 +19,7 @@ from evenhand.dual.step import ParityStep
 from evenhand.estimators.draws import HashArray, RandomState, choose_uniforms, uniforms_from_rows
 from evenhand.estimators.price import Price
 from evenhand.estimators.telling import TellsPromise
+from evenhand.estimators.tensor_predictions import draw, predict_tensors, quantile
 from evenhand.solvers import Solver, SolverResult, make_solver
 
 
@@ -36,6 +38,7 @@ class SolvedStep(TellsPromise, Stored, BaseEstimator, ABC):  # type: ignore[misc
     confidence: Any
     warm_start: bool
     random_state: RandomState
+    device: Any
 
     atoms_: FloatArray
     bounds_: tuple[float, float]
@@ -108,8 +111,11 @@ class SolvedStep(TellsPromise, Stored, BaseEstimator, ABC):  # type: ignore[misc
         ----------
         scores : array of shape (n_rows,)
         group_proba : array or data frame of shape (n_rows, n_groups)
-            Named columns may come in any order.
+            Named columns may come in any order. Tensors are answered with a tensor on their device, here and
+            by all other predictions.
         """
+        if is_tensor(scores) or is_tensor(group_proba):
+            return self._for_tensors(scores, group_proba, lambda policy: policy.pmf(), self.predict_pmf)
         rows = self._rows(scores, group_proba)
         return self.policy_.pmf(rows.scores, rows.group_proba)
 
@@ -132,6 +138,13 @@ class SolvedStep(TellsPromise, Stored, BaseEstimator, ABC):  # type: ignore[misc
         ids : array of shape (n_rows,), default=None
             Integers, text, bytes or UUIDs that say who each row is.
         """
+        if is_tensor(scores) or is_tensor(group_proba):
+            return self._for_tensors(
+                scores,
+                group_proba,
+                lambda policy: draw(policy, self.draw_key_, random_state, ids),
+                lambda eta, tau: self.predict(eta, tau, random_state, ids),
+            )
         rows = self._rows(scores, group_proba)
         scaled, key = rows.scores, self.draw_key_
         if scaled.ndim == 1:
@@ -147,6 +160,8 @@ class SolvedStep(TellsPromise, Stored, BaseEstimator, ABC):  # type: ignore[misc
         It keeps parity of means (`parity="mean"`, or what the other notions imply for it), but in general
         not of distributions: averaging undoes the spread that made the groups alike.
         """
+        if is_tensor(scores) or is_tensor(group_proba):
+            return self._for_tensors(scores, group_proba, lambda policy: policy.mean(), self.predict_mean)
         rows = self._rows(scores, group_proba)
         return self.policy_.mean(rows.scores, rows.group_proba)
 
@@ -163,6 +178,13 @@ class SolvedStep(TellsPromise, Stored, BaseEstimator, ABC):  # type: ignore[misc
         q : float or array of shape (n_rows,), default=0.5
             Strictly between 0 and 1.
         """
+        if is_tensor(scores) or is_tensor(group_proba):
+            return self._for_tensors(
+                scores,
+                group_proba,
+                lambda policy: quantile(policy, q),
+                lambda eta, tau: self.predict_quantile(eta, tau, q),
+            )
         rows = self._rows(scores, group_proba)
         levels = check_levels(q, len(rows.scores))
         return self.policy_.quantile(rows.scores, rows.group_proba, levels)
@@ -170,6 +192,15 @@ class SolvedStep(TellsPromise, Stored, BaseEstimator, ABC):  # type: ignore[misc
     def _solver(self) -> Solver[Any]:
         """The solver that the parameters ask for."""
         return make_solver(self.solver, tol=self.tol, max_iter=self.max_iter, random_state=self.random_state)
+
+    def _for_tensors(
+        self, scores: Any, group_proba: Any, ask: Callable[[Any], Any], ask_arrays: Callable[..., Any]
+    ) -> FloatArray:
+        """Predictions for tensors: a tensor on their device, which no caller of arrays gets to see."""
+        check_is_fitted(self, "policy_")
+        labels = tuple(self.groups_.tolist())
+        answer: FloatArray = predict_tensors(self.policy_, labels, scores, group_proba, ask, ask_arrays)
+        return answer
 
     def _rows(self, scores: Any, group_proba: Any) -> Rows:
         """Checked rows with the groups of the fit."""

@@ -186,7 +186,8 @@ def _stored(problem: DualProblem, n_rows: int) -> DualProblem:
     """The problem on `n_rows` rows in memory, or on all where there are no more."""
     if problem.n_rows <= n_rows and isinstance(problem.rows, MemoryRows):
         return problem
-    return problem.sample(min(n_rows, problem.n_rows))
+    sample = problem.rows.sample(min(n_rows, problem.n_rows))
+    return replace(problem, rows=sample.in_memory())
 
 
 def _with_more_curvature(stage: Stage) -> Stage:

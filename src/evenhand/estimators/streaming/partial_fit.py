@@ -21,6 +21,7 @@ from evenhand.estimators.solved_step import SolvedStep
 from evenhand.estimators.streaming.blocks import FIRST_MARK, GROWTH, solve_rows, take_block
 from evenhand.estimators.streaming.monitor import Drift
 from evenhand.estimators.streaming.state import BLOCK_ROWS, Settings, Stream
+from evenhand.estimators.tensor_predictions import in_memory
 from evenhand.exceptions import DriftWarning
 from evenhand.solvers import SolverResult, Status
 from evenhand.solvers.stochastic import StochasticSolver
@@ -113,7 +114,7 @@ class PartialFit(SolvedStep):
         quiet: bool,
     ) -> tuple[Drift, ...]:
         """Become the model after more rows; the alarms are warnings, or returned where `quiet`."""
-        rows = self._stream_rows(scores, group_proba, strata)
+        rows = self._stream_rows(in_memory(scores), in_memory(group_proba), strata)
         settings = self._stream_settings(rows, half_life)
         before = self._stream_before(rows, settings)
         after, alarms = advance(before, rows, settings)
