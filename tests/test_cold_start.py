@@ -51,7 +51,8 @@ def test_the_first_compilation_is_told_once_and_only_to_people(capsys, monkeypat
 def test_warm_up_calls_every_loop_that_users_call():
     warm_up.use_everything()
     idle = {kernel.py_func.__name__ for kernel in warm_up._kernels() if not kernel.signatures}
-    assert idle <= {"siphash_sparse_into", *(name for name in idle if name.startswith("_"))}
+    parts = {"softmax_block_into", "workspace", "cut_into"}  # compiled into those that call them
+    assert {name for name in idle if not name.startswith("_")} <= {"siphash_sparse_into", *parts}
 
 
 @pytest.mark.slow

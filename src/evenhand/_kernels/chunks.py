@@ -77,19 +77,21 @@ def set_num_threads(n_threads: int) -> None:
     _pool.resize(n_threads)
 
 
-def chunk_bounds(n_rows: int) -> list[tuple[int, int]]:
-    """Bounds of the chunks of `n_rows` rows: at most `MAX_CHUNKS`, whole blocks of lanes."""
-    size = max(MIN_CHUNK, -(-n_rows // MAX_CHUNKS))
+def chunk_bounds(n_rows: int, least: int = MIN_CHUNK) -> list[tuple[int, int]]:
+    """Bounds of chunks of the rows: at most `MAX_CHUNKS`, whole blocks of lanes, `least` rows in each."""
+    size = max(least, -(-n_rows // MAX_CHUNKS))
     size = -(-size // LANES) * LANES
     return [(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
-def map_chunks(kernel: Callable[[int, int], T], n_rows: int, row_work: int) -> Iterator[T]:
+def map_chunks(
+    kernel: Callable[[int, int], T], n_rows: int, row_work: int, least: int = MIN_CHUNK
+) -> Iterator[T]:
     """Results of `kernel(start, stop)` on every chunk, in the chunks' order.
 
-    At most two results for each thread wait to be taken.
+    At most two results for each thread wait to be taken. Large results want chunks of more rows, `least`.
     """
-    bounds = chunk_bounds(n_rows)
+    bounds = chunk_bounds(n_rows, least)
     if len(bounds) == 1 or _pool.n_threads == 1 or n_rows * row_work < SERIAL_WORK:
         yield from (kernel(start, stop) for start, stop in bounds)
         return

@@ -22,6 +22,7 @@ from evenhand.dual.operators import Cumulative, Identity, matrix
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.rows import MemoryRows, stored_rows
 
+_CHUNK = 2048  # rows at least: each chunk has blocks of its own to fill and to add up
 Windows = tuple[IntArray, IntArray, FloatArray]  # first atoms, sizes, probabilities
 
 
@@ -59,6 +60,7 @@ def _within_windows(
             lambda start, stop: (start, windows(rows.design, loadings, offset, start, stop)),
             rows.n_rows,
             2 * n_atoms,
+            _CHUNK,
         )
     )
     widest = max((int(sizes.max(initial=1)) for _, (_, sizes, _) in found), default=1)
@@ -72,7 +74,7 @@ def _within_windows(
         add_blocks_into(blocks, rows.design, rows.weights, *parts[start], start, rows.n_kept, cumulative)
         return blocks
 
-    return _sum_of(map_chunks(run, rows.n_rows, n_offsets * n_pairs), shape)
+    return _sum_of(map_chunks(run, rows.n_rows, n_offsets * n_pairs, _CHUNK), shape)
 
 
 def _of_all_pairs(

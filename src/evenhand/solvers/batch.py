@@ -31,6 +31,9 @@ _RIDGE = (
 )
 _ACCEPT, _TRUST = 0.1, 0.7  # shares of the promised decrease: to accept a step, to damp less
 _SHORT = 0.3  # share of the promise under which a shorter step is looked for
+_CURVATURE_ON_THE_WAY = (
+    8192  # rows of the Hessian of earlier stages, unless a step shows that it is not enough
+)
 _LINE_STEPS = 5  # lengths that are tried
 _LEVEL = 0.25  # share of the first slope at which a length is good enough
 _FAST = 0.3  # factor by which a step should cut the error; a worse one asks for a better Hessian
@@ -168,16 +171,19 @@ class Batch(Solver[BatchState]):
             temperatures.append(temperatures[-1] / self.temperature_growth)
         climb = [rows[-1].at_temperature(beta) for beta in temperatures[:0:-1]] + rows[::-1]
         loose = [max(self.tol, 0.05 / np.sqrt(stage.n_rows)) for stage in climb[:-1]]
-        tols = [*loose, self.tol]
-        return tuple(
-            self._stage(stage, tol, stage.temperature < problem.temperature)
-            for stage, tol in zip(climb, tols, strict=True)
-        )
+        on_the_way = [
+            self._stage(stage, tol, stage.temperature < problem.temperature, _CURVATURE_ON_THE_WAY)
+            for stage, tol in zip(climb[:-1], loose, strict=True)
+        ]
+        return (*on_the_way, self._stage(climb[-1], self.tol))
 
-    def _stage(self, problem: DualProblem, tol: float, is_soft: bool = False) -> Stage:
+    def _stage(
+        self, problem: DualProblem, tol: float, is_soft: bool = False, most_rows: int | None = None
+    ) -> Stage:
         atoms = Coarse.enough_for(problem, problem.temperature) if is_soft else Coarse.all_of(problem)
         coarse = atoms.problem(problem)
-        n_rows = min(self.curvature_rows, max(4096, self.curvature_work // hessian_work(problem)))
+        most = self.curvature_rows if most_rows is None else min(most_rows, self.curvature_rows)
+        n_rows = min(most, max(4096, self.curvature_work // hessian_work(problem)))
         widening = atoms.widening(problem)
         return Stage(coarse, _stored(coarse, n_rows), tol, atoms, widening, _smoother(coarse))
 

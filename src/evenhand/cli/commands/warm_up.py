@@ -45,8 +45,8 @@ def use_everything() -> None:
     model.predict_mean(people.scores, people.group_proba)
     model.predict_quantile(people.scores, people.group_proba, 0.5)
     model.predict_pmf(people.scores, people.group_proba)
-    for solver in ("sgd3", "sgd3+acsa2"):
-        evenhand.ParityPostprocessor(solver=make_solver(solver, max_iter=200)).fit(
+    for solver, parity in (("sgd3", "tv"), ("sgd3+acsa2", "cdf")):
+        evenhand.ParityPostprocessor(parity=parity, solver=make_solver(solver, max_iter=200)).fit(
             people.scores, people.group_proba
         )
     regressor = evenhand.ParityRegressor(epsilon=0.1)
