@@ -65,10 +65,11 @@ class DualRows(Protocol):
         """`E[u u^T]` of the kept imbalances, (n_kept, n_kept)."""
         ...
 
-    def sample(self, size: int) -> "MemoryRows":
+    def sample(self, size: int) -> "DualRows":
         """The same `size` rows every time, in memory, with the mean imbalance of all rows.
 
-        The sample's own mean would make tight tolerances infeasible, as a wrong prior does.
+        The sample's own mean would make tight tolerances infeasible, as a wrong prior does. Where so many
+        cannot be had in memory, all rows are the sample.
         """
         ...
 
