@@ -10,12 +10,15 @@ from typing import Any, TypeVar
 import dask
 import dask.dataframe as dd
 import pandas as pd
+import pyarrow as pa
 
 from evenhand._utils.typing import FloatArray
 from evenhand.tables.partition_predictions import Predictor
 from evenhand.tables.partition_tasks import Blocks, Failure, PartitionError, Scorer, told
 
 T = TypeVar("T")
+
+LISTS = pd.ArrowDtype(pa.list_(pa.float64()))
 
 
 class DaskPartitions:
@@ -57,7 +60,8 @@ class DaskPartitions:
 def predict_frame(frame: Any, predictor: Predictor) -> Any:
     """A lazy Dask frame of kept columns and predictions, with the partitions and the index of `frame`."""
     values = predictor.values()
-    empty = pd.Series([], dtype=object if values is None else pd.Series(values).dtype)
+    # Dask makes text of objects, so lists have a type of their own.
+    empty = pd.Series([], dtype=LISTS if values is None else pd.Series(values).dtype)
     meta = frame._meta[predictor.kept].assign(**{predictor.name: empty})
     predict, of_all = dask.delayed(_predict, pure=False), dask.delayed(predictor, traverse=False)
     parts = [predict(of_all, part, number, meta) for number, part in enumerate(frame.to_delayed())]

@@ -30,7 +30,7 @@ class PartitionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error on its way to the driver as a value, so that no scheduler tries again or adds its own words."""
+    """An error on its way to the driver as a value: no scheduler tries again, or adds words of its own."""
 
     message: str
 

@@ -216,8 +216,8 @@ class PartitionedRows:
         return self._known_constants()[0]
 
     def sample(self, size: int) -> "MemoryRows | PartitionedRows":
-        """`size` rows of the sample on the driver, the same every time; all rows where that has fewer."""
-        return self if size > self._pool.n_rows else sample_of_pool(self._pool, size, self._mean)
+        """At least `size` rows of the sample on the driver, the same every time; or else all rows."""
+        return sample_of_pool(self._pool, size, self._mean, self.n_rows) or self
 
     def _known_constants(self) -> tuple[int, float, FloatArray]:
         if self._constants is None:

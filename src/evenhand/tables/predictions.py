@@ -110,7 +110,8 @@ def predict_table(
     source, columns, scores, group_proba, sensitive_features, progress
         As in `fit_table`; the chunks of an iterable must be frames where columns are kept.
     target : path, default=None
-        The file to write, needed for all but frames of Spark and Dask, in the format that its suffix tells: Parquet, Arrow or CSV; without one, Parquet.
+        The file to write, in the format that its suffix tells: Parquet, Arrow or CSV; without one, Parquet.
+        Frames of Spark and Dask need none.
     method : str, default="predict"
         Which method of the model predicts; "predict_pmf" gives a list of `n_atoms` numbers for each
         row, which CSV files cannot hold.

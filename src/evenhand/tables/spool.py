@@ -44,10 +44,10 @@ class MappedRows(MemoryRows):
         return self.n_clipped
 
     def sample(self, size: int) -> MemoryRows:
-        """The same `size` rows every time; with a pool, of that, or all rows where it has fewer."""
+        """The same `size` rows every time; with a pool, at least so many of that, or else all rows."""
         if self.pool is None or self.mean is None:
             return MemoryRows.sample(self, size)
-        return self if size > self.pool.n_rows else sample_of_pool(self.pool, size, self.mean)
+        return sample_of_pool(self.pool, size, self.mean, self.n_rows) or self
 
     def mean_constant(self) -> float:
         """Mean over the rows of the cost that no atom changes, window by window, as in `take`."""
