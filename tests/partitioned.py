@@ -1,7 +1,8 @@
-"""What the tests of partitions share: a table, ways to cut it, and models that kill the process they are in."""
+"""What the tests of partitions share: a table, ways to cut it, and a cost that kills the worker it is on."""
 
 import os
 import signal
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +44,7 @@ def cuts(n_rows, sizes):
 def pieces(frame, sizes):
     """The frame in parts, some of them empty or of one row."""
     edges = cuts(len(frame), sizes)
-    return [frame.iloc[start:stop] for start, stop in zip(edges[:-1], edges[1:], strict=True)]
+    return [frame.iloc[start:stop] for start, stop in pairwise(edges)]
 
 
 def distance(one, other, frame):

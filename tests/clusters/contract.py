@@ -98,13 +98,9 @@ class ClusterContract:
         expected = step.predict(FRAME["score"], FRAME[GROUPS], ids=FRAME["who"])
         np.testing.assert_array_equal(found["prediction"], expected)
         assert found["note"].tolist() == FRAME["note"].tolist()
-        means = cluster.collect(
-            predict_table(step, cluster.frame([FRAME]), method="predict_mean", keep=["who"], **NAMES)
-        ).sort_values("who")
-        np.testing.assert_array_equal(
-            means["prediction"],
-            np.concatenate(list(iter_predictions(step, FRAME, method="predict_mean", **NAMES))),
-        )
+        lazy = predict_table(step, cluster.frame([FRAME]), method="predict_mean", keep=["who"], **NAMES)
+        means = cluster.collect(lazy).sort_values("who")
+        np.testing.assert_array_equal(means["prediction"], step.predict_mean(FRAME["score"], FRAME[GROUPS]))
 
     def test_distributions_are_lists_and_classes_keep_their_labels(self, cluster):
         step = make_step(atoms=5).fit(FRAME["score"], FRAME[GROUPS])
@@ -138,7 +134,7 @@ class ClusterContract:
             fit_table(step, frame, **NAMES)
         assert "\n" not in str(caught.value)
         assert vars(step) == before
-        with pytest.raises(Exception, match=r"Partition 2, rows 0 to 1499: scores must be finite"):
+        with pytest.raises(Exception, match=told):
             cluster.collect(predict_table(step, frame, **NAMES))
 
     def test_missing_columns_and_other_types_are_named(self, cluster):

@@ -1,5 +1,7 @@
 """The parity step on a Dask cluster of two worker processes (`make test-dask`)."""
 
+import os
+
 import pytest
 
 pytest.importorskip("dask.dataframe", reason="make test-dask has an environment with Dask")
@@ -33,13 +35,7 @@ class OnDask:
         return frame.compute()
 
     def workers(self):
-        return {info["pid"] for info in self.client.run(_process).values()}
-
-
-def _process():
-    import os
-
-    return {"pid": os.getpid()}
+        return set(self.client.run(os.getpid).values())
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-pyspark = pytest.importorskip("pyspark", reason="make test-spark has an environment with Spark")
+pytest.importorskip("pyspark", reason="make test-spark has an environment with Spark")
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from evenhand.tables.outofcore import fit_table
