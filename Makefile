@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint bench reproduce clean
+.PHONY: demo test test-slow test-spark test-dask lint bench reproduce clean
 
 demo: $(READY)
 	$(BIN)/python -m evenhand demo
@@ -14,6 +14,10 @@ test: $(READY)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow -q $(ARGS)
+
+# Clusters have environments and constraints of their own; Spark needs Java 17 or newer from the system.
+test-spark test-dask: test-%: .venv-%/.ready
+	.venv-$*/bin/python -m pytest -q tests/clusters/test_$*.py $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -30,11 +34,17 @@ reproduce: $(READY)
 	$(BIN)/python -m reproduction $(ARGS)
 
 clean:
-	rm -rf $(VENV) evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-spark .venv-dask evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks demos reproduction -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): constraints.txt pyproject.toml
 	@echo "Preparing $(VENV): a minute or two, once."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,browser]"
+	@touch $@
+
+.venv-%/.ready: constraints-%.txt pyproject.toml
+	@echo "Preparing .venv-$*: a minute or two, once."
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python -m pip install -qq --disable-pip-version-check -c constraints-$*.txt -e ".[$*]" pytest hypothesis
 	@touch $@

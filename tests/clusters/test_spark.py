@@ -12,7 +12,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from evenhand.tables.outofcore import fit_table
-from tests.clusters.contract import FRAME, SIZES, ClusterContract
+from tests.clusters.contract import FRAME, SIZES, SMOOTH, ClusterContract
 from tests.partitioned import NAMES, make_step, pieces
 
 pytestmark = pytest.mark.filterwarnings("default")  # what Spark warns of is its own
@@ -27,7 +27,7 @@ class OnSpark:
     def frame(self, chunks):
         """A frame with these partitions: each is made on a worker from a chunk that travels there."""
         parts = [chunk.reset_index(drop=True) for chunk in chunks]
-        schema = self.session.createDataFrame(parts[0][:0] if len(parts[0]) == 0 else parts[0][:1]).schema
+        schema = self.session.createDataFrame(max(parts, key=len)[:1]).schema
 
         def make(batches):
             import pyarrow as pa
@@ -87,5 +87,5 @@ def cluster(tmp_path_factory):
 
 class TestSpark(ClusterContract):
     def test_what_was_cached_is_forgotten_at_the_end(self, cluster, small_memory):
-        fit_table(make_step(), cluster.frame(pieces(FRAME, SIZES["even"])), **NAMES)
+        fit_table(make_step(**SMOOTH), cluster.frame(pieces(FRAME, SIZES["even"])), **NAMES)
         assert cluster.session.sparkContext._jsc.getPersistentRDDs().isEmpty()
