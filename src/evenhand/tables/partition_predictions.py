@@ -29,7 +29,7 @@ class Predictor:
     def blocks(self, chunks: Iterable[Chunk], number: int) -> Iterator[tuple[Chunk, AnyArray]]:
         """Blocks of a partition with their predictions; an error names the partition."""
         for start, chunk in cut(chunks, self.block_rows):
-            yield chunk, blame(lambda part=chunk: self._predict(part), number, start, chunk)
+            yield chunk, blame(self._predict, chunk, number, start)
 
     def values(self) -> AnyArray | None:
         """An array of the type that predictions have; None where they are lists of doubles."""

@@ -6,8 +6,7 @@ function of these blocks and of the partition's number, and what it returns is s
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from evenhand.tables.numbers import BLOCK_ROWS, Layout, row_numbers
 from evenhand.tables.sampling import hashed, merge_copies, places_of
 from evenhand.tables.sources import Chunk, count_rows, take_rows
 
+T = TypeVar("T")
 Blocks: TypeAlias = Iterable[FloatArray]
 Sums: TypeAlias = tuple[FloatArray, ...]
 Ask: TypeAlias = Callable[[MemoryRows], Sums]
@@ -46,10 +46,10 @@ class Scorer:
     def blocks(self, chunks: Iterable[Chunk], number: int) -> Iterator[FloatArray]:
         """The numbers of each block; an error names the partition and the rows in it."""
         for start, chunk in cut(chunks):
-            with_rows = partial(self.reader.rows, chunk, self.layout.groups, self.layout.strata)
-            yield blame(lambda rows=with_rows, part=chunk: self._numbers(rows(), part), number, start, chunk)
+            yield blame(self._numbers, chunk, number, start)
 
-    def _numbers(self, rows: Any, chunk: Chunk) -> FloatArray:
+    def _numbers(self, chunk: Chunk) -> FloatArray:
+        rows = self.reader.rows(chunk, self.layout.groups, self.layout.strata)
         return row_numbers(rows, read_weights(chunk, self.sample_weight))
 
 
@@ -64,10 +64,10 @@ def cut(chunks: Iterable[Chunk], size: int = BLOCK_ROWS) -> Iterator[tuple[int, 
         n_before += n_rows
 
 
-def blame(compute: Callable[[], Any], number: int, start: int, chunk: Chunk) -> Any:
+def blame(compute: Callable[[Chunk], T], chunk: Chunk, number: int, start: int) -> T:
     """What `compute` gives for a chunk; its error is told as one about rows of the partition."""
     try:
-        return compute()
+        return compute(chunk)
     except Exception as error:
         last = start + count_rows(chunk) - 1
         raise PartitionError(f"Partition {number}, rows {start} to {last}: {told(error)}") from None
