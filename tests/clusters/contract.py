@@ -20,7 +20,7 @@ from tests.partitioned import GROUPS, NAMES, DeadlyCost, distance, make_frame, m
 N_ROWS = 6000
 FRAME = make_frame(N_ROWS)
 SMOOTH = {"atoms": 21, "beta": 100.0}  # few steps: each is a job on the cluster
-SIZES = {"one": [], "empty and single": [0, 1, 3000, 0, 1, 1000], "even": [1500] * 3}
+SIZES = {"empty and single": [0, 1, 3000, 0, 1, 1000], "even": [1500] * 3}
 
 
 class ClusterContract:

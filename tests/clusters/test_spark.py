@@ -75,6 +75,8 @@ def cluster(tmp_path_factory):
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.executorEnv.PYTHONPATH", f"{root}/src{os.pathsep}{root}")
         .config("spark.locality.wait", "0s")
+        .config("spark.task.maxFailures", "2")  # a kill is one; what fails for good need not fail four times
+        .config("spark.sql.shuffle.partitions", "4")
         .config("spark.deploy.maxExecutorRetries", "-1")
         .getOrCreate()
     )

@@ -99,7 +99,8 @@ def summarise(blocks: Blocks, number: int, *, layout: Layout) -> Summary:
         scores, proba = layout.split(block)
         n_rows += len(block)
         weight += float(block[:, -1].sum())
-        mass += block[:, -1] @ proba
+        # Not `@`: BLAS rounds by how an array lies in memory, and one that has travelled lies elsewhere.
+        mass += (block[:, -1:] * proba).sum(axis=0)
         lowest, highest = min(lowest, float(scores.min())), max(highest, float(scores.max()))
     return Summary(n_rows, weight, mass, lowest, highest)
 
