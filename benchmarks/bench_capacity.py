@@ -4,7 +4,7 @@
 test-dask`, Spark in that of `make test-spark`. `python -m benchmarks.bench_capacity docs/results` keeps the
 figures of docs/capacity.md there, of which docs/make_capacity_figure.py makes the picture.
 
-A pass is one evaluation of the dual over all rows: m = 201 atoms, beta = 10 000, on the clusters K = 2 groups.
+A pass is one evaluation of the dual over all rows: m = 201 atoms, beta = 10 000, on clusters K = 2 groups.
 Their workers have one thread each; rows are made on them. Times are the smallest of a few, as other work may
 share the machine, but nothing is interleaved between clusters of different sizes.
 """
@@ -31,8 +31,8 @@ from evenhand.dual.problem import DualProblem
 from evenhand.tables.clusters import open_partitions
 from evenhand.tables.model_inputs import make_reader
 
-N_ATOMS, BETA, ROUNDS = 201, 10_000.0, 5
-KERNEL_ROWS, GROUPS_TRIED = 200_000, (2, 4, 8, 16)
+N_ATOMS, BETA, ROUNDS = 201, 10_000.0, 10
+KERNEL_ROWS, GROUPS_TRIED = 100_000, (2, 4, 8, 16)
 CLUSTER_ROWS, N_PARTITIONS, WORKERS = (8_000, 2_000_000), 8, (1, 2, 4)
 NAMES = {"scores": "score", "group_proba": ["a", "b"]}
 Found = dict[str, Any]
@@ -54,7 +54,7 @@ def measure_kernel() -> Found:
             set_num_threads(n_threads)
             evaluate(problem, point)
 
-        times = support.smallest_times({"1": lambda: run(1), "2": lambda: run(2)}, rounds=2 * ROUNDS)
+        times = support.smallest_times({"1": lambda: run(1), "2": lambda: run(2)}, rounds=4 * ROUNDS)
         found[str(n_groups)] = {name: 1e9 * value / (KERNEL_ROWS * N_ATOMS) for name, value in times.items()}
     set_num_threads(before)
     return found
@@ -73,6 +73,7 @@ def on_dask(n_workers: int) -> Iterator[Callable[[int], Any]]:
     import dask.dataframe as dd
     import distributed
 
+    os.environ["EVENHAND_NUM_THREADS"] = "1"  # of the workers, which inherit it
     settings = {"n_workers": n_workers, "threads_per_worker": 1, "dashboard_address": None}
     with distributed.LocalCluster(processes=True, **settings) as local, distributed.Client(local):
         yield lambda n_rows: dd.from_map(
