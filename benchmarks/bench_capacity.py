@@ -31,9 +31,9 @@ from evenhand.dual.problem import DualProblem
 from evenhand.tables.clusters import open_partitions
 from evenhand.tables.model_inputs import make_reader
 
-N_ATOMS, BETA, ROUNDS = 201, 10_000.0, 10
+N_ATOMS, BETA, ROUNDS = 201, 10_000.0, 20
 KERNEL_ROWS, GROUPS_TRIED = 100_000, (2, 4, 8, 16)
-CLUSTER_ROWS, N_PARTITIONS, WORKERS = (8_000, 2_000_000), 8, (1, 2, 4)
+CLUSTER_ROWS, N_PARTITIONS, WORKERS = (8_000, 1_000_000), 4, (1, 2, 4)
 NAMES = {"scores": "score", "group_proba": ["a", "b"]}
 Found = dict[str, Any]
 
@@ -54,7 +54,7 @@ def measure_kernel() -> Found:
             set_num_threads(n_threads)
             evaluate(problem, point)
 
-        times = support.smallest_times({"1": lambda: run(1), "2": lambda: run(2)}, rounds=4 * ROUNDS)
+        times = support.smallest_times({"1": lambda: run(1), "2": lambda: run(2)}, rounds=2 * ROUNDS)
         found[str(n_groups)] = {name: 1e9 * value / (KERNEL_ROWS * N_ATOMS) for name, value in times.items()}
     set_num_threads(before)
     return found
@@ -177,14 +177,19 @@ def show_cluster(name: str, found: Found) -> None:
 
 def main(folder: str | None = None) -> None:
     """Measure what is installed, print it, and keep it where asked."""
-    found: Found = {"kernel": measure_kernel()}
-    show_kernel(found["kernel"])
-    for name, module, cluster in (("dask", "distributed", on_dask), ("spark", "pyspark", on_spark)):
-        if importlib.util.find_spec(module) is None:
-            print(f"{name}: not in this environment (make test-{name} prepares one)")
-            continue
+    clusters = [
+        (name, cluster)
+        for name, module, cluster in (("dask", "distributed", on_dask), ("spark", "pyspark", on_spark))
+        if importlib.util.find_spec(module) is not None
+    ]
+    found: Found = {}
+    for name, cluster in clusters:
         found[name] = measure_cluster(cluster)
         show_cluster(name, found[name])
+    if not clusters:
+        print("Neither Dask nor Spark is here: make test-dask and make test-spark prepare environments.")
+    found["kernel"] = measure_kernel()
+    show_kernel(found["kernel"])
     if folder is not None:
         for name, values in found.items():
             path = Path(folder) / f"capacity-{name}.json"
