@@ -145,9 +145,7 @@ def test_passes_are_counted_and_the_certificate_needs_none_of_its_own(caplog, sm
 def test_ten_million_rows_of_three_groups_are_summed_over_six_times_at_most(parity, epsilon, ordered):
     frame = make_frame(10_000_000)
     step = fit_parts(make_step(parity=parity, epsilon=epsilon), pieces(frame, [10**6] * 9), ordered=ordered)
-    assert (
-        step.n_passes_ - 2 <= 6
-    )  # without the scoring and the sample
+    assert step.n_passes_ - 2 <= 6  # without the scoring and the sample
     assert step.certificate_.excess.max() <= 1e-6
 
 
