@@ -8,7 +8,7 @@ TORCH_BIN := $(TORCH_VENV)/bin
 TORCH_READY := $(TORCH_VENV)/.ready
 TORCH_MODULES = $(wildcard src/evenhand/*/torch_*.py src/evenhand/*/triton_*.py)
 
-.PHONY: demo test test-slow test-torch lint bench reproduce clean
+.PHONY: demo test test-slow test-torch test-spark test-dask lint bench reproduce clean
 
 demo: $(READY)
 	$(BIN)/python -m evenhand demo
@@ -23,6 +23,10 @@ test-slow: $(READY)
 test-torch: $(TORCH_READY)
 	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(TORCH_BIN)/python -m pytest -q \
 		tests/test_torch.py tests/test_triton.py tests/test_rows.py $(TORCH_MODULES) $(ARGS)
+
+# Clusters have environments and constraints of their own; Spark needs Java 17 or newer from the system.
+test-spark test-dask: test-%: .venv-%/.ready
+	.venv-$*/bin/python -m pytest -q tests/clusters/test_$*.py $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -39,7 +43,7 @@ reproduce: $(READY)
 	$(BIN)/python -m reproduction $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(TORCH_VENV) evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TORCH_VENV) .venv-spark .venv-dask evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks demos reproduction -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): constraints.txt pyproject.toml
@@ -53,4 +57,10 @@ $(TORCH_READY): constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(TORCH_VENV)
 	$(TORCH_BIN)/python -m pip install -qq --disable-pip-version-check torch==2.13.0 triton==3.9.0
 	$(TORCH_BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[torch,io,tables]" hypothesis pandas pytest
+	@touch $@
+
+.venv-%/.ready: constraints-%.txt pyproject.toml
+	@echo "Preparing .venv-$*: a minute or two, once."
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python -m pip install -qq --disable-pip-version-check -c constraints-$*.txt -e ".[$*]" pytest hypothesis
 	@touch $@

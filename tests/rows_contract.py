@@ -9,13 +9,18 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
+import pandas as pd
 from scipy.special import logsumexp, softmax
 
+from evenhand import ParityPostprocessor
 from evenhand._utils.validation import Rows
 from evenhand.dual.costs import Squared
 from evenhand.dual.grid import uniform_grid
 from evenhand.dual.step import ParityStep
 from evenhand.tables import spool
+from evenhand.tables.model_inputs import make_reader
+from evenhand.tables.partition_tasks import Scorer
+from evenhand.tables.partitions import LocalPartitions, ScoredPartitions
 
 LOG_2 = np.log(2.0)
 
@@ -67,9 +72,22 @@ def in_streamed_tensors(step, rows):
         torch_streaming.PART_ROWS = before
 
 
+def on_partitions(step, rows):
+    """In seven partitions, one of them empty, with half of the rows as a sample in memory."""
+    edges = np.linspace(0, len(rows.scores), 7).astype(int)
+    columns = {f"g{place}": column for place, column in enumerate(rows.group_proba.T)}
+    frame = pd.DataFrame({"score": rows.scores, **columns, "weight": rows.weights})
+    chunks = [frame.iloc[start:stop] for start, stop in zip([0, *edges[:-1]], edges, strict=True)]
+    reader = make_reader(ParityPostprocessor(), scores="score", group_proba=list(columns))
+    layout = reader.layout()
+    table = ScoredPartitions(LocalPartitions(Scorer(reader, layout, "weight"), chunks), layout)
+    return table.rows(step, table.sample_rows(len(frame) // 2))
+
+
 HOMES = {
     "memory": lambda step, rows: nullcontext(step.rows(rows)),
     "mapped file": in_mapped_file,
+    "partitions": on_partitions,
 }
 if find_spec("torch") is not None:  # make test-torch
     HOMES |= {"tensors": in_tensors, "streamed tensors": in_streamed_tensors}

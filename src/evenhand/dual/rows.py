@@ -57,7 +57,8 @@ class DualRows(Protocol):
     def sample(self, size: int) -> "DualRows":
         """The same `size` rows every time, in memory or on a device, with the mean imbalance of all rows.
 
-        The sample's own mean would make tight tolerances infeasible, as a wrong prior does.
+        The sample's own mean would make tight tolerances infeasible, as a wrong prior does. Where so many
+        cannot be had in memory, all rows are the sample.
         """
         ...
 

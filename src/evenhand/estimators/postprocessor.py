@@ -381,7 +381,7 @@ class ParityPostprocessor(PartialFit):
     ) -> Self:
         """Become the model of a solved problem, all at once."""
         certificate = replace(certify(problem, result, step=step, groups=groups), promise=promise)
-        for name in ("price_", "selection_", "stream_"):  # of an earlier fit
+        for name in ("price_", "selection_", "stream_", "n_passes_"):  # of an earlier fit
             self.__dict__.pop(name, None)
         fitted = {"n_rows_": problem.n_rows, "result_": result, "certificate_": certificate}
         return self._install(step, result.multipliers, groups, **fitted, **others)

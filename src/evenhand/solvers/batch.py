@@ -127,8 +127,10 @@ class Batch(Solver[BatchState]):
         after = replace(_newton_step(stage, state), n_iter=state.n_iter + 1)
         slow = _error(stage, after) > _FAST * _error(stage, state)
         if slow and stage.curvature_rows.n_rows < stage.problem.n_rows:
-            # also where no step was found: one may be there with the better Hessian
-            return replace(after, stages=(_with_more_curvature(stage), *state.stages[1:]), stalled=False)
+            better = _with_more_curvature(stage)
+            if better.curvature_rows.n_rows > stage.curvature_rows.n_rows:
+                # also where no step was found: one may be there with the better Hessian
+                return replace(after, stages=(better, *state.stages[1:]), stalled=False)
         return after
 
     def done(self, problem: DualProblem, state: BatchState) -> Status | None:

@@ -5,6 +5,9 @@
 - In: `open_source` (in `sources`) gives blocks of rows of whatever is a table; `files` reads CSV, Parquet and
   Arrow for it; `columns` says what columns of Arrow tables mean, `model_inputs` which of them a model takes.
 - Out: `writing`, into files that appear whole or not at all. `formats` names the formats of both ways.
-- On the way: `spool` keeps scores and probabilities on disk; `checkpoints` saves a stream's model and its
-  place in the table, and `digests` tells to which fit that belongs.
+- Clusters: `clusters` takes frames of Spark and Dask to `on_spark` and `on_dask`, which run the functions of
+  `partition_tasks` and `partition_predictions` on every partition; `partitions` adds their sums up.
+- On the way: `numbers` is what is kept of a row, `sampling` which rows are a sample; `spool` keeps scores
+  and probabilities on disk; `checkpoints` saves a stream's model and its place in the table, and `digests`
+  tells to which fit that belongs.
 """

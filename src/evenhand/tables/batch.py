@@ -2,7 +2,8 @@
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -13,16 +14,18 @@ from evenhand._utils.progress import report_progress
 from evenhand._utils.validation import Rows, check_epsilon, require_mass
 from evenhand.dual.costs import Squared, make_cost
 from evenhand.dual.grid import Grid, automatic_n_atoms
-from evenhand.dual.rows import MemoryRows
 from evenhand.dual.step import choose_beta, choose_grid
 from evenhand.estimators.draws import key_from
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.estimators.selection import is_cv
 from evenhand.exceptions import ConvergenceWarning, InterruptWarning
 from evenhand.solvers import Callback, Progress, Solver, run_and_warn
+from evenhand.tables.clusters import open_partitions
 from evenhand.tables.model_inputs import Model, TableReader, make_reader, read_weights
+from evenhand.tables.numbers import ScoredTable
+from evenhand.tables.partitions import ScoredPartitions
 from evenhand.tables.progress import Reporter, showing
-from evenhand.tables.sources import blaming, count_rows
+from evenhand.tables.sources import blaming, count_rows, is_cluster_frame
 from evenhand.tables.spool import BLOCK_ROWS, Spool
 
 AnyModel = TypeVar("AnyModel", bound=Model)
@@ -57,10 +60,11 @@ def fit_table(
     ----------
     model : ParityPostprocessor, or a fitted estimator
         An estimator keeps its models of the outcome and of the group; its parity step is fitted anew.
-    source : path, pyarrow dataset, frame, array, or iterable of chunks
+    source : path, pyarrow dataset, frame, array, iterable of chunks, or frame of Spark or Dask
         A CSV, Parquet or Arrow file, or a folder of them, of which only the columns that are needed are
         read; "-" is standard input. Scores, probabilities and features of CSV files must be numbers. Chunks
-        are frames, arrays of features, or tuples (scores, group_proba).
+        are frames, arrays of features, or tuples (scores, group_proba). The rows of a frame of Spark or Dask
+        stay on its cluster (docs/clusters.md), and `n_passes_` tells how often they were passed over.
     columns : list of str, default=None
         Features of an estimator; None is those that it was fitted with.
     scores : str or list of str, default=None
@@ -90,13 +94,26 @@ def fit_table(
     array([0.05 , 0.025])
     """
     reader = make_reader(model, columns, scores, group_proba, sensitive_features, strata)
-    with showing(progress), Spool(folder) as spool:
-        _read_into(spool, reader, source, sample_weight)
+    with showing(progress), _scored(reader, source, sample_weight, folder) as table:
         if isinstance(model, ParityPostprocessor):
-            _fit_step(model, spool)
+            _fit_step(model, table)
         else:
-            model._install_step(_fit_step(model._postprocessor(model.cells_), spool))
+            model._install_step(_fit_step(model._postprocessor(model.cells_), table))
     return model
+
+
+@contextmanager
+def _scored(
+    reader: TableReader, source: Any, sample_weight: str | None, folder: str | os.PathLike[str] | None
+) -> Iterator[ScoredTable]:
+    """The table with every row scored: on the workers of its cluster, or on this machine's disk."""
+    if is_cluster_frame(source):
+        with open_partitions(reader, source, sample_weight) as partitions:
+            yield partitions
+        return
+    with Spool(folder) as spool:
+        _read_into(spool, reader, source, sample_weight)
+        yield spool
 
 
 def _read_into(spool: Spool, reader: TableReader, source: Any, sample_weight: str | None) -> None:
@@ -124,20 +141,24 @@ def _read_into(spool: Spool, reader: TableReader, source: Any, sample_weight: st
         raise ValueError("The table has no rows, or none of positive weight: give at least one.")
 
 
-def _fit_step(step: ParityPostprocessor, spool: Spool) -> ParityPostprocessor:
-    """Fit a post-processor on the rows of a spool."""
+def _fit_step(step: ParityPostprocessor, table: ScoredTable) -> ParityPostprocessor:
+    """Fit a post-processor on the rows of a table."""
 
     def show(now: Progress) -> None:
         report_progress("solve", now.n_iter)
 
-    require_mass(spool.groups or (), spool.group_mass())
-    if spool.n_rows <= _memory_rows(step, spool):
-        return step._fit_rows(spool.all_rows(), callback=show)
-    return _fit_mapped(step, spool, show)
+    require_mass(table.groups or (), table.group_mass())
+    if table.n_rows <= _memory_rows(step, table):
+        step._fit_rows(table.all_rows(), callback=show)
+    else:
+        _fit_elsewhere(step, table, show)
+    if isinstance(table, ScoredPartitions):
+        step.n_passes_ = table.n_passes
+    return step
 
 
-def _memory_rows(step: ParityPostprocessor, spool: Spool) -> int:
-    return MEMORY_NUMBERS // (len(spool.groups or ()) + 1 + _n_features(step, spool.n_rows))
+def _memory_rows(step: ParityPostprocessor, table: ScoredTable) -> int:
+    return MEMORY_NUMBERS // (len(table.groups or ()) + 1 + _n_features(step, table.n_rows))
 
 
 def _n_features(step: ParityPostprocessor, n_rows: int) -> int:
@@ -152,44 +173,40 @@ def _n_features(step: ParityPostprocessor, n_rows: int) -> int:
     return int(step.atoms) if np.ndim(step.atoms) == 0 else len(step.atoms)
 
 
-def _fit_mapped(step: ParityPostprocessor, spool: Spool, callback: Callback) -> ParityPostprocessor:
-    """Solve on a sample in memory, then from there on all the rows of the map."""
+def _fit_elsewhere(step: ParityPostprocessor, table: ScoredTable, callback: Callback) -> ParityPostprocessor:
+    """Solve on a sample in memory, then from there on all the rows, wherever they are."""
     solver = step._solver()
     if solver.needs_stored_rows:
         raise ValueError(
-            f'solver="{solver.name}" holds all its rows in memory: {spool.n_rows} are too many. '
+            f'solver="{solver.name}" holds all its rows in memory: {table.n_rows} are too many. '
             'Pass solver="auto".'
         )
-    groups = spool.groups or ()
-    epsilon, key = check_epsilon(step.epsilon, groups, spool.strata), key_from(step.random_state)
-    start = _fit_sample(step, solver, spool)
-    asked = replace(start.step_, group_prior=spool.group_mass(), epsilon=epsilon)
-    n_clipped = 0
-
-    def encode(rows: Rows) -> MemoryRows:
-        nonlocal n_clipped
-        n_clipped += asked.grid.count_outside(rows.scores)
-        return asked.rows(rows)
-
+    groups = table.groups or ()
+    epsilon, key = check_epsilon(step.epsilon, groups, table.strata), key_from(step.random_state)
+    sample = table.sample_rows(_memory_rows(step, table))
+    start = _fit_sample(step, solver, table, sample)
+    asked = replace(start.step_, group_prior=table.group_mass(), epsilon=epsilon)
     selected = {name: value for name, value in vars(start).items() if name == "selection_"}
-    with spool.mapped(encode) as rows:
-        step._report_clipping(asked.grid, n_clipped, spool.n_rows)
+    with table.rows(asked, sample) as rows:
         problem = asked.problem(rows)
         result = run_and_warn(solver, problem, start.multipliers_, callback)
+        n_clipped = rows.count_clipped()
+        step._report_clipping(asked.grid, n_clipped, table.n_rows)
         others = {"n_clipped_": n_clipped, "draw_key_": key, **selected}
         return step._install_fit(asked, problem, result, groups, **others)
 
 
-def _fit_sample(step: ParityPostprocessor, solver: Solver[Any], spool: Spool) -> ParityPostprocessor:
+def _fit_sample(
+    step: ParityPostprocessor, solver: Solver[Any], table: ScoredTable, rows: Rows
+) -> ParityPostprocessor:
     """The step fitted on a sample, with the atoms and the beta of all the rows."""
-    rows = spool.sample_rows(_memory_rows(step, spool))
     settings: dict[str, Any] = {}
     if not is_cv(step.beta):
-        n_rows = spool.n_rows
+        n_rows = table.n_rows
         settings["beta"] = choose_beta(step.beta, make_cost(step.cost), n_rows, solver.default_beta(n_rows))
-    if isinstance(step.atoms, str) and not is_cv(step.atoms) and spool.n_classes is None:
-        settings["atoms"] = automatic_n_atoms(spool.n_rows)
-    grid = _cover(step, spool, rows)
+    if isinstance(step.atoms, str) and not is_cv(step.atoms) and table.n_classes is None:
+        settings["atoms"] = automatic_n_atoms(table.n_rows)
+    grid = _cover(step, table, rows)
     if np.isfinite(grid.bounds).all():
         settings["bounds"] = grid.bounds
     inside = replace(rows, scores=grid.clip(rows.scores))  # what lies outside is counted over all rows
@@ -199,10 +216,10 @@ def _fit_sample(step: ParityPostprocessor, solver: Solver[Any], spool: Spool) ->
     return fitted
 
 
-def _cover(step: ParityPostprocessor, spool: Spool, rows: Rows) -> Grid:
+def _cover(step: ParityPostprocessor, table: ScoredTable, rows: Rows) -> Grid:
     """The grid of the sample and of the lowest and the highest score of all."""
-    if spool.n_classes is None:
-        scores = np.concatenate([rows.scores, [spool.lowest, spool.highest]])
+    if table.n_classes is None:
+        scores = np.concatenate([rows.scores, [table.lowest, table.highest]])
         weights = None if rows.weights is None else np.append(rows.weights, [0.0, 0.0])
         rows = replace(rows, scores=scores, weights=weights)
     atoms = "auto" if is_cv(step.atoms) else step.atoms

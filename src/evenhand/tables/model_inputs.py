@@ -14,9 +14,12 @@ from evenhand._utils.validation import Labels, Rows, check_rows_of, check_strata
 from evenhand.dual.costs import make_cost
 from evenhand.estimators.base import ParityEstimator
 from evenhand.estimators.postprocessor import ParityPostprocessor
+from evenhand.tables.numbers import Layout
 from evenhand.tables.sources import Chunk, Source, open_source
 
 Model = ParityPostprocessor | ParityEstimator
+
+NAMELESS = "The columns of a post-processor must be named: pass scores='...' and group_proba=[...]."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,8 +37,31 @@ class TableReader:
         """The table with the columns that the model needs, numbers in CSV files, and some others."""
         needed = self._needed()
         more = [*(self.sensitive_features or ()), *(name for name in others if name is not None)]
-        columns = None if needed is None else list(dict.fromkeys([*needed, *more]))
-        return open_source(source, columns, text=[name for name in more if name not in (needed or ())])
+        return open_source(
+            source, self.columns(*others), text=[name for name in more if name not in (needed or ())]
+        )
+
+    def columns(self, *others: str | None) -> list[str] | None:
+        """Columns that the model needs, and some others; None is all."""
+        needed = self._needed()
+        if needed is None:
+            return None
+        more = [*(self.sensitive_features or ()), *(name for name in others if name is not None)]
+        return list(dict.fromkeys([*needed, *more]))
+
+    def layout(self) -> Layout:
+        """What the numbers of a row will be, told without a row."""
+        model = self.model
+        if isinstance(model, ParityEstimator):
+            cost = make_cost(model._postprocessor(model.cells_).cost)
+            return Layout(tuple(model.groups_.tolist()), model.cells_.strata(), cost.n_classes)
+        if self.scores is None or self.group_proba is None:
+            raise ValueError(NAMELESS)
+        groups: Labels = tuple(self.group_proba)
+        strata = None
+        if self.strata is not None:
+            strata, groups = check_strata(self.strata, groups)
+        return Layout(groups, strata, make_cost(model.cost).n_classes)
 
     def arguments(self, block: Chunk) -> tuple[Any, ...]:
         """Positional arguments of the model's methods for a block."""
@@ -44,9 +70,7 @@ class TableReader:
         if isinstance(block, tuple):
             return block
         if self.scores is None or self.group_proba is None:
-            raise ValueError(
-                "The columns of a post-processor must be named: pass scores='...' and group_proba=[...]."
-            )
+            raise ValueError(NAMELESS)
         frame = as_frame(block)
         scores = frame[self.scores] if isinstance(self.scores, str) else frame.select(self.scores)
         return scores.to_numpy(), frame.select(self.group_proba).to_native()

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from numbers import Integral
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -11,10 +11,12 @@ from evenhand._utils.atomic import remove_leftovers
 from evenhand._utils.optional import import_optional
 from evenhand._utils.progress import report_progress
 from evenhand._utils.typing import AnyArray
+from evenhand.tables.clusters import predict_partitions
 from evenhand.tables.formats import suffix_format
 from evenhand.tables.model_inputs import Model, TableReader, as_frame, make_reader, read_ids
+from evenhand.tables.partition_predictions import Predictor
 from evenhand.tables.progress import Reporter, showing
-from evenhand.tables.sources import Chunk, Source, blaming, check_size, count_rows
+from evenhand.tables.sources import Chunk, Source, blaming, check_size, count_rows, is_cluster_frame
 
 METHODS = ("predict", "predict_mode", "predict_mean", "predict_quantile", "predict_pmf", "predict_proba")
 BLOCK_ROWS = 32_768  # with 201 atoms a block of distributions is 53 MB
@@ -69,10 +71,18 @@ def iter_predictions(
     return (predictions for _, predictions in blocks)
 
 
+@overload
+def predict_table(model: Model, source: Any, target: str | os.PathLike[str], **options: Any) -> int: ...
+
+
+@overload
+def predict_table(model: Model, source: Any, target: None = None, **options: Any) -> Any: ...
+
+
 def predict_table(
     model: Model,
     source: Any,
-    target: str | os.PathLike[str],
+    target: str | os.PathLike[str] | None = None,
     *,
     method: str = "predict",
     name: str = "prediction",
@@ -85,8 +95,11 @@ def predict_table(
     block_rows: int = BLOCK_ROWS,
     progress: bool | Reporter | None = None,
     **options: Any,
-) -> int:
+) -> Any:
     """Write the predictions of a table to a file, block by block, and return the number of rows.
+
+    Of a frame of Spark or Dask nothing is computed or written: what is returned is a lazy frame of the kept
+    columns and the predictions, to be written or gone on with as any other (docs/clusters.md).
 
     The file appears whole or not at all: an error, Ctrl-C or a kill leaves what was at `target` before; the
     next call removes what a killed one left beside it. Draws are those of `predict` on all rows at once.
@@ -96,8 +109,9 @@ def predict_table(
     model : fitted ParityPostprocessor or estimator
     source, columns, scores, group_proba, sensitive_features, progress
         As in `fit_table`; the chunks of an iterable must be frames where columns are kept.
-    target : path
+    target : path, default=None
         The file to write, in the format that its suffix tells: Parquet, Arrow or CSV; without one, Parquet.
+        Frames of Spark and Dask need none.
     method : str, default="predict"
         Which method of the model predicts; "predict_pmf" gives a list of `n_atoms` numbers for each
         row, which CSV files cannot hold.
@@ -117,6 +131,12 @@ def predict_table(
     kept = list(dict.fromkeys([*([] if ids is None else [ids]), *keep]))
     if name in kept:
         raise ValueError(f"The column {name!r} of the source is kept: give the predictions another name=.")
+    if is_cluster_frame(source):
+        _check_lazy(target, options)
+        size = check_size(block_rows)
+        return predict_partitions(Predictor(reader, method, name, kept, ids, options, size), source)
+    if target is None:
+        raise ValueError("predict_table writes a file: pass its path as target, or use iter_predictions.")
     import_optional("pyarrow", extra="tables", purpose="Writing files of tables")
     from evenhand.tables.writing import make_table, table_writer  # not above: Arrow is an extra
 
@@ -162,6 +182,20 @@ def _continued(options: dict[str, Any]) -> dict[str, Any]:
     seed = options.get("random_state")
     going_on = {"random_state": np.random.default_rng(int(seed))} if isinstance(seed, Integral) else {}
     return {**options, **going_on}
+
+
+def _check_lazy(target: object, options: dict[str, Any]) -> None:
+    """Refuse what a frame that is computed later, partition by partition, cannot do."""
+    if target is not None:
+        raise ValueError(
+            "Predictions of a frame of Spark or Dask are a frame again: leave out target, and write what is "
+            "returned with its own methods."
+        )
+    if options.get("random_state") is not None:
+        raise ValueError(
+            "random_state asks for fresh draws one after the other, and the rows of a cluster come in no "
+            "order: leave it out, or pass ids=."
+        )
 
 
 def _check_method(model: Model, method: str, ids: str | None) -> None:

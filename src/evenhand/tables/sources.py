@@ -16,6 +16,8 @@ import scipy.sparse
 
 from evenhand._utils.optional import import_optional
 
+SPARK, DASK = "spark", "dask"
+
 Chunk: TypeAlias = Any  # a frame, an array, a sparse matrix, or a tuple of them with equally many rows
 
 
@@ -87,12 +89,34 @@ def open_source(
         return files.open_dataset(source, columns)
     if _is_chunk(source):
         return Source(lambda start: skip_rows([source], start), count_rows(source))
+    if is_cluster_frame(source):
+        raise TypeError("Frames of Spark and Dask are for fit_table and predict_table alone.")
     if not isinstance(source, Iterable) or isinstance(source, bytes | dict):
         raise TypeError(
             "source must be the path of a CSV, Parquet or Arrow file or folder, a pyarrow dataset, a frame, "
             f"or an iterable of frames: got {type(source).__name__}."
         )
     return Source(lambda start: skip_rows(source, start))
+
+
+def cluster_of(source: Any) -> str | None:
+    """The name of the library of a frame of Spark or Dask, None for all else; neither is imported.
+
+    >>> cluster_of([1, 2]) is None
+    True
+    """
+    for kind in type(source).__mro__:
+        home = kind.__module__.split(".")
+        if kind.__name__ == "DataFrame" and home[:2] == ["pyspark", "sql"]:
+            return SPARK
+        if kind.__name__ == "DataFrame" and home[0] in ("dask", "dask_expr"):
+            return DASK
+    return None
+
+
+def is_cluster_frame(source: Any) -> bool:
+    """Whether a table is a frame of Spark or Dask."""
+    return cluster_of(source) is not None
 
 
 @contextmanager

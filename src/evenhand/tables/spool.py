@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,18 +18,36 @@ import numpy as np
 
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import Labels, Rows
+from evenhand.dual.imbalance import ImbalanceModel
 from evenhand.dual.rows import MemoryRows
+from evenhand.dual.step import ParityStep
+from evenhand.tables import numbers
+from evenhand.tables.numbers import Layout, row_numbers
+from evenhand.tables.sampling import places_of, sample_of_pool
 
-BLOCK_ROWS = 65_536
+BLOCK_ROWS = numbers.BLOCK_ROWS
 RELEASE_SECONDS = 0.005  # in which a pass that does nothing but read maps some 50 MB
 
 _DOUBLE = 8
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class MappedRows(MemoryRows):
     """Rows whose arrays are maps of a file: read in windows, so that memory does not grow with them."""
 
-    __slots__ = ()
+    pool: MemoryRows | None = None  # a large sample in memory, from which smaller ones are taken
+    mean: FloatArray | None = None  # imbalance of all rows, (n_kept,)
+    n_clipped: int = 0  # scores outside the bounds
+
+    def count_clipped(self) -> int:
+        """Number of scores outside the bounds."""
+        return self.n_clipped
+
+    def sample(self, size: int) -> MemoryRows:
+        """The same `size` rows every time; with a pool, at least so many of that, or else all rows."""
+        if self.pool is None or self.mean is None:
+            return MemoryRows.sample(self, size)
+        return sample_of_pool(self.pool, size, self.mean, self.n_rows) or self
 
     def mean_constant(self) -> float:
         """Mean over the rows of the cost that no atom changes, window by window, as in `take`."""
@@ -64,9 +83,7 @@ class Spool:
     """Rows in the order in which they came, each with its scores, probabilities and weight."""
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
-        self.groups: Labels | None = None  # until the first row
-        self.strata: IntArray | None = None
-        self.n_classes: int | None = None  # columns of the scores; None where a score is one number
+        self._layout = Layout((), None, None)  # until the first row
         self.n_rows = 0
         self.total_weight = 0.0
         self.lowest, self.highest = np.inf, -np.inf
@@ -80,18 +97,32 @@ class Spool:
     def __exit__(self, *error: object) -> None:
         self._file.close()
 
+    @property
+    def groups(self) -> Labels | None:
+        """Labels of the groups; None before the first row."""
+        return self._layout.groups or None
+
+    @property
+    def strata(self) -> IntArray | None:
+        """Stratum of each group."""
+        return self._layout.strata
+
+    @property
+    def n_classes(self) -> int | None:
+        """Columns of the scores; None where a score is one number."""
+        return self._layout.n_classes
+
     def append(self, rows: Rows, weights: FloatArray | None) -> None:
         """Add rows; those of weight zero are left out."""
-        self.groups, self.strata = rows.groups, rows.strata
-        self.n_classes = rows.scores.shape[1] if rows.scores.ndim == 2 else None
-        used = np.ones(len(rows.scores)) if weights is None else weights
-        table = np.column_stack([rows.scores, rows.group_proba, used])[used > 0]
+        n_classes = rows.scores.shape[1] if rows.scores.ndim == 2 else None
+        self._layout = Layout(rows.groups, rows.strata, n_classes)
+        table = row_numbers(rows, weights)
         if not len(table):
             return
         self._file.write(table.tobytes())
         self.n_rows += len(table)
         self.total_weight += float(table[:, -1].sum())
-        scores, proba = self._split(table)
+        scores, proba = self._layout.split(table)
         self._mass = self._mass + table[:, -1] @ proba
         self.lowest = min(self.lowest, float(scores.min()))
         self.highest = max(self.highest, float(scores.max()))
@@ -103,18 +134,32 @@ class Spool:
 
     def all_rows(self) -> Rows:
         """Every row, in memory."""
-        return self._as_rows(np.concatenate(list(self._blocks())))
+        return self._layout.rows(np.concatenate(list(self._blocks())))
 
     def sample_rows(self, size: int) -> Rows:
         """The same `size` rows every time, in order: one at random from each of `size` equal stretches."""
-        steps = np.arange(size) + np.random.default_rng(size).random(size)
-        chosen = np.minimum((steps * (self.n_rows / size)).astype(np.int64), self.n_rows - 1)
+        chosen = places_of(size, self.n_rows)
         parts, start = [], 0
         for block in self._blocks():
             first, last = np.searchsorted(chosen, [start, start + len(block)])
             parts.append(block[chosen[first:last] - start])
             start += len(block)
-        return self._as_rows(np.concatenate(parts))
+        return self._layout.rows(np.concatenate(parts))
+
+    @contextmanager
+    def rows(self, step: ParityStep, sample: Rows) -> Iterator[MappedRows]:
+        """All the rows as a problem takes them; smaller samples are taken from the given one."""
+        n_clipped = 0
+
+        def encode(rows: Rows) -> MemoryRows:
+            nonlocal n_clipped
+            n_clipped += step.grid.count_outside(rows.scores)
+            return step.rows(rows)
+
+        imbalance = ImbalanceModel.from_prior(step.group_prior, step.strata)
+        mean = imbalance.kept_rows(self.group_mass()[None])[:, 0]
+        with self.mapped(encode) as mapped:
+            yield replace(mapped, pool=step.rows(sample), mean=mean, n_clipped=n_clipped)
 
     @contextmanager
     def mapped(self, encode: Callable[[Rows], MemoryRows]) -> Iterator[MappedRows]:
@@ -132,29 +177,17 @@ class Spool:
                 yield MappedRows(columns[:-2], columns[-2], columns[-1], n_kept)
 
     def _blocks(self) -> Iterator[FloatArray]:
-        width = (self.n_classes or 1) + self._mass.size + 1
+        width = self._layout.width
         self._file.flush()
         self._file.seek(0)
         while data := self._file.read(BLOCK_ROWS * width * _DOUBLE):
             yield np.frombuffer(data).reshape(-1, width)
 
-    def _as_rows(self, table: FloatArray) -> Rows:
-        weights = table[:, -1]
-        scaled = None if (weights == weights[0]).all() else weights / weights.sum()
-        scores, proba = map(np.ascontiguousarray, self._split(table))
-        return Rows(scores, proba, self.groups or (), scaled, self.strata)
-
-    def _split(self, table: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Scores and probabilities of the rows of a table."""
-        if self.n_classes is None:
-            return table[:, 0], table[:, 1:-1]
-        return table[:, : self.n_classes], table[:, self.n_classes : -1]
-
     def _write_columns(self, file: Any, encode: Callable[[Rows], MemoryRows]) -> int:
         """Write design, constant and weights column by column, as kernels read them; the number kept."""
         n_kept = start = 0
         for block in self._blocks():
-            rows = encode(self._as_rows(block))
+            rows = encode(self._layout.rows(block))
             n_kept = rows.n_kept
             columns = [*rows.design, rows.constant, block[:, -1] / self.total_weight]
             for number, column in enumerate(columns):
