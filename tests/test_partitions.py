@@ -51,7 +51,8 @@ def test_rows_that_fit_in_memory_give_the_model_of_fit_bit_for_bit(sizes):
 @pytest.mark.parametrize("parity", ["cdf", "pmf", "mean", "w1"])
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
 def test_any_partitioning_gives_the_model_of_the_single_machine(sizes, parity, weight, small_memory):
-    settings = {"parity": parity, "epsilon": 0.01}
+    # Sums in another order end at another point within the tolerance, so that is small here.
+    settings = {"parity": parity, "epsilon": 0.01, "tol": 1e-9}
     expected = fit_table(make_step(**settings), FRAME, sample_weight=weight, **NAMES)
     found = fit_parts(make_step(**settings), pieces(FRAME, sizes), sample_weight=weight)
     assert distance(found, expected, FRAME) <= 1e-8
@@ -133,7 +134,8 @@ def test_passes_are_counted_and_the_certificate_needs_none_of_its_own(caplog, sm
     step = fit_parts(make_step(), pieces(FRAME, [1000] * 5))
     kinds = [record.args[1] for record in caplog.records]
     assert step.n_passes_ == len(kinds)
-    assert kinds[:3] == ["score", "sample", "moments"]
+    assert kinds[:2] == ["score", "sample"]
+    assert set(kinds[2:]) == {"sample", "moments"}  # a larger one, where the first is too small
     assert kinds.count("moments") == step.result_.n_gradient_rows / N_ROWS
     again = step.fit(FRAME["score"], FRAME[GROUPS])
     assert not hasattr(again, "n_passes_")

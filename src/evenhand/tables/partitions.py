@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 MOST_WHOLE = 8  # features of a cost that are summed in every pass: the certificate then needs none of its own
 SAME_POINT = 1e-14  # relative difference of loadings that is rounding
+MOST_GATHERED = 262_144  # rows that a sample may bring to the driver when the first one does not do
 FEWEST_SAMPLED = 0.25  # of the rows asked for; a sample by hash of few different rows asks again for more
 
 logger = logging.getLogger(__name__)
@@ -163,7 +164,7 @@ class PartitionedRows:
     """Rows of a dual problem on a cluster (`evenhand.dual.rows.DualRows`)."""
 
     def __init__(self, table: ScoredPartitions, layout: Layout, step: ParityStep, pool: MemoryRows) -> None:
-        self._table, self._pool = table, pool
+        self._table, self._step, self._pool = table, step, pool
         self._add_up = partial(tasks.add_up, layout=layout, step=step, total_weight=table.total_weight)
         imbalance = ImbalanceModel.from_prior(step.group_prior, step.strata)
         self._mean = imbalance.kept_rows(table.group_mass()[None])[:, 0]
@@ -205,14 +206,19 @@ class PartitionedRows:
         return self._known_constants()[0]
 
     def sample(self, size: int) -> "MemoryRows | PartitionedRows":
-        """At least `size` rows of the sample on the driver, the same every time; or else all rows."""
-        return sample_of_pool(self._pool, size, self._mean, self.n_rows) or self
+        """At least `size` rows on the driver, the same every time; all rows, where it is too many."""
+        if self._pool.n_rows < size <= MOST_GATHERED:  # one pass more, for a Hessian that is good enough
+            self._pool = self._step.rows(self._table.sample_rows(min(size, self.n_rows)))
+        if size > max(self._pool.n_rows, MOST_GATHERED):
+            return self
+        return self._on_driver(size)
 
     def in_memory(self) -> MemoryRows:
         """All that is on the driver: the largest sample."""
-        found = sample_of_pool(self._pool, self._pool.n_rows, self._mean, self.n_rows)
-        assert found is not None
-        return found
+        return self._on_driver(self._pool.n_rows)
+
+    def _on_driver(self, size: int) -> MemoryRows:
+        return sample_of_pool(self._pool, min(size, self._pool.n_rows), self._mean, self.n_rows)
 
     def _known_constants(self) -> tuple[int, float, FloatArray]:
         if self._constants is None:

@@ -58,15 +58,13 @@ def as_table(keyed: FloatArray) -> FloatArray:
     return table
 
 
-def sample_of_pool(pool: MemoryRows, size: int, mean: FloatArray, n_rows: int) -> MemoryRows | None:
-    """At least `size` rows of a pool, the same every time, or None where it has fewer.
+def sample_of_pool(pool: MemoryRows, size: int, mean: FloatArray, n_rows: int) -> MemoryRows:
+    """At least `size` rows of a pool that has as many, the same every time.
 
     They get the mean imbalance of all `n_rows` rows, (n_kept,). A Hessian of a small part of the rows costs
     next to nothing beside a pass over all of them, and a better one saves passes: so it is no smaller part
     than `LEAST_PART`.
     """
-    if size > pool.n_rows:
-        return None
     size = max(size, min(int(LEAST_PART * n_rows), pool.n_rows))
     places = np.random.default_rng(size).choice(pool.n_rows, size, replace=False)
     part = pool.take(np.sort(places))
