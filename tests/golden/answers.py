@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import llvmlite.binding
 import numpy as np
 import pandas as pd
 from sklearn.ensemble import RandomForestRegressor
@@ -241,4 +242,5 @@ def compute() -> Iterator[tuple[str, np.ndarray]]:
 
 
 if __name__ == "__main__":
-    np.savez_compressed(sys.argv[1], **dict(compute()))
+    processor = llvmlite.binding.get_host_cpu_name()
+    np.savez_compressed(sys.argv[1], processor=np.array(processor), **dict(compute()))
