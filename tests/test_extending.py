@@ -245,7 +245,7 @@ def test_a_notion_in_outcome_units_is_what_the_built_in_one_is():
     rows = eh.datasets.make_population(1500, n_groups=2, random_state=5)
     scores = 1000.0 + 50.0 * rows.scores
     own, built_in = (
-        eh.ParityPostprocessor(parity=parity, epsilon=1.5, atoms=15).fit(scores, rows.group_proba)
+        eh.ParityPostprocessor(parity=parity, epsilon=1.5, atoms=15, tol=1e-9).fit(scores, rows.group_proba)
         for parity in (OwnW1(), "w1")
     )
     pmf = own.predict_pmf(scores, rows.group_proba)

@@ -23,7 +23,7 @@ from evenhand.plots import (
     MovementDisplay,
     TiltDisplay,
 )
-from evenhand.solvers import Sgd
+from evenhand.solvers import Batch, Sgd
 
 
 def display(n_points=20):
@@ -336,7 +336,8 @@ def test_a_frontier_shows_intervals_and_baselines(axes):
 def test_a_history_measures_what_the_fit_went_through():
     fit, new = (make_population(600, n_groups=2, random_state=seed) for seed in (0, 1))
     history = History(growth=1.0)
-    model = ParityPostprocessor(epsilon=0.02, beta="paper")  # one stage, so that each step is an iteration
+    # one stage, so that each step is an iteration
+    model = ParityPostprocessor(epsilon=0.02, beta="paper", solver=Batch(first_temperature=1e9))
     model.fit(fit.scores, fit.group_proba, callback=history)
     seen = {"scores": new.scores, "group_proba": new.group_proba, "y": new.target}
     shown = history.measure(model, {**seen, "sensitive_features": new.sensitive_features})

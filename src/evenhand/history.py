@@ -53,7 +53,7 @@ class History:
     >>> model = ParityPostprocessor(epsilon=0.02).fit(rows.scores, rows.group_proba, callback=history)
     >>> shown = history.measure(model, {"scores": rows.scores, "group_proba": rows.group_proba})
     >>> shown.runs[0].unfairness[[0, -1]].round(2)
-    array([0.09, 0.02])
+    array([0.05, 0.02])
     """
 
     def __init__(self, growth: float = GROWTH) -> None:
