@@ -15,11 +15,11 @@ IMPORT = "from time import process_time as now; t = now(); {}; print(now() - t)"
 FIT = """
 import numpy as np
 from time import perf_counter as now
-import evenhand as eh
+from evenhand import ParityPostprocessor
 scores = np.random.default_rng(0).normal(size=2000)
 first = 1.0 / (1.0 + np.exp(-scores))
 t = now()
-model = eh.ParityPostprocessor().fit(scores, np.column_stack([first, 1.0 - first]))
+model = ParityPostprocessor().fit(scores, np.column_stack([first, 1.0 - first]))
 {}
 print(now() - t)
 """
