@@ -84,14 +84,14 @@ def _flush_into(out, sums):
 def workspace(n_atoms, n_features, like):
     """Scratch of one call: logits, maxima, sums, exponents and the same bits as floats, lanes."""
     exponents = exponent_bits(like, LANES)
-    return (
-        np.empty((n_atoms, LANES), like.dtype),
-        np.empty(LANES, like.dtype),
-        np.empty(LANES, like.dtype),
-        exponents,
-        exponents.view(like.dtype),
-        np.zeros((n_features, LANES), like.dtype),
-    )
+    # one piece of memory, cut: every kind of allocation is compiled anew for its shape
+    floats = np.empty((n_atoms + n_features + 2, LANES), like.dtype)
+    lanes = floats[n_atoms + 2 :]
+    for k in range(n_features):
+        for r in range(LANES):
+            lanes[k, r] = 0
+    top, total = floats[n_atoms], floats[n_atoms + 1]
+    return floats[:n_atoms], top, total, exponents, exponents.view(like.dtype), lanes
 
 
 @njit(**_PLAIN)

@@ -22,7 +22,7 @@ def windows(design, loadings, offset, start, stop):
     logits, top, total, exponents, scales, lanes = workspace(n_atoms, design.shape[0], design)
     firsts = np.empty(stop - start, np.int64)
     sizes = np.empty(stop - start, np.int64)
-    values = np.empty((stop - start) * min(n_atoms, 8) + n_atoms)
+    values = np.empty((stop - start) * n_atoms)  # the most there can be: what is not touched takes no memory
     filled = 0
     for block in range(start, stop, LANES):
         n_lanes = min(LANES, stop - block)
@@ -36,8 +36,6 @@ def windows(design, loadings, offset, start, stop):
                 if logits[atom, r] > least:
                     low = min(low, atom)
                     high = atom + 1
-            if filled + high - low > len(values):
-                values = np.concatenate((values, np.empty_like(values)))
             for atom in range(low, high):
                 values[filled] = logits[atom, r] / total[r]
                 filled += 1
