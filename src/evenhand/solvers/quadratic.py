@@ -94,13 +94,8 @@ class AbsoluteModel:
     ) -> tuple[FloatArray | None, bool]:
         """A point below x on the face, if there is one, and whether it is the face's lowest."""
         right = -(slope + self.slack * signs)
-        move = self._solve_at(np.flatnonzero(signs), right)
-        for bold in (True, False):
-            move = (
-                self._without_crossing(x, move, signs, right)
-                if bold
-                else self._without_blocked(x, signs, right)
-            )
+        for way in (self._without_crossing, self._without_blocked):  # the bold one first
+            move = way(x, signs, right)
             for length in _LENGTHS:
                 there = x + length * move
                 crosses = self._crosses(there, signs)
@@ -111,10 +106,9 @@ class AbsoluteModel:
                     return there, length == 1.0 and not crosses.any()
         return None, False
 
-    def _without_crossing(
-        self, x: FloatArray, move: FloatArray, signs: FloatArray, right: FloatArray
-    ) -> FloatArray:
+    def _without_crossing(self, x: FloatArray, signs: FloatArray, right: FloatArray) -> FloatArray:
         """The move where entries that would cross end at zero, and the others do what is best then."""
+        move = self._solve_at(np.flatnonzero(signs), right)
         crosses = self._crosses(x + move, signs)
         if not crosses.any():
             return move
