@@ -160,6 +160,21 @@ def test_frontiers_reports_and_cards_have_the_constant_and_r2(people, tmp_path):
     assert "best constant" in page.read_text()
 
 
+@pytest.mark.parametrize("cost", ["squared", "absolute"])
+@pytest.mark.parametrize("bounds", ["auto", (-1.0, 1.0)])  # the second leaves scores outside
+@pytest.mark.filterwarnings("ignore::evenhand.exceptions.ClippingWarning")
+def test_the_price_of_a_fit_is_that_of_its_distributions(people, cost, bounds):
+    weights = np.random.default_rng(1).exponential(size=len(people.scores))
+    model = eh.ParityPostprocessor(epsilon=0.05, cost=cost, bounds=bounds)
+    model.fit(people.scores, people.group_proba, sample_weight=weights)
+    pmf, weights = model.predict_pmf(people.scores, people.group_proba), weights / weights.sum()
+    distances = np.abs(people.scores[:, None] - model.atoms_)
+    losses = distances**2 if cost == "squared" else distances
+    assert model.price_.risk == pytest.approx(weights @ (pmf * losses).sum(axis=1), rel=1e-9)
+    assert model.price_.base_risk == pytest.approx(weights @ losses.min(axis=1), rel=1e-9)
+    assert model.price_.shares_after == pytest.approx(weights @ pmf, abs=1e-12)
+
+
 def test_a_model_that_is_hardly_better_than_a_constant_is_warned_of(people):
     certain = np.eye(2)[people.sensitive_features]
     scores = np.where(people.sensitive_features == 1, 1.0, 0.0) + 0.05 * people.target

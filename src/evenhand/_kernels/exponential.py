@@ -72,17 +72,3 @@ def _choose_exp2(block: Any, total: Any, top: Any, exponents: Any, scales: Any) 
         compiled(block, total, top, exponents, scales)
 
     return run
-
-
-def exponent_bits(like: Any, size: int) -> Any:
-    """Integers as wide as the floats of `like`. Called from compiled code."""
-
-
-@overload(exponent_bits)
-def _choose_bits(like: Any, size: int) -> Callable[..., Any]:
-    integer = np.int32 if like.dtype == types.float32 else np.int64
-
-    def allocate(like: Any, size: int) -> Any:
-        return np.empty(size, integer)
-
-    return allocate

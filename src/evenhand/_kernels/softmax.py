@@ -4,10 +4,13 @@ The policy of row i is `softmax_l(sum_k loadings[l, k] * design[k, i] + offset[l
 units of log 2, so that the exponential is a shift of the exponent bits and one polynomial.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
-from evenhand._kernels.exponential import exp2_block_into, exponent_bits
+from evenhand._kernels.exponential import exp2_block_into
+from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 
 LANES = 64  # rows worked on side by side: measured best for float64, near best for float32
 FLUSH_BLOCKS = 64  # blocks summed in working precision before they are added in float64
@@ -45,8 +48,9 @@ def _logits_into(logits, top, lanes, loadings, offset):
 
 
 @njit(**_PLAIN)
-def softmax_block_into(logits, top, total, exponents, scales, lanes, design, loadings, offset, start, size):
-    """Unnormalised policy of rows `start : start + size` in `logits`, its sum in `total`."""
+def softmax_block_into(scratch, design, loadings, offset, start, size):
+    """Unnormalised policy of rows `start : start + size` in `scratch.logits`, its sum in `scratch.total`."""
+    logits, top, total, lanes = scratch.logits, scratch.top, scratch.total, scratch.lanes
     for k in range(lanes.shape[0]):
         for r in range(size):
             lanes[k, r] = design[k, start + r]
@@ -54,7 +58,7 @@ def softmax_block_into(logits, top, total, exponents, scales, lanes, design, loa
         top[r] = LOWEST
         total[r] = 0
     _logits_into(logits, top, lanes, loadings, offset)
-    exp2_block_into(logits, total, top, exponents, scales)
+    exp2_block_into(logits, total, top, scratch.exponents, scratch.scales)
 
 
 @njit(**_VECTORISE)
@@ -80,55 +84,73 @@ def _flush_into(out, sums):
             out[k, atom] += acc
 
 
-@njit(**_PLAIN)
-def workspace(n_atoms, n_features, like):
-    """Scratch of one call: logits, maxima, sums, exponents and the same bits as floats, lanes."""
-    exponents = exponent_bits(like, LANES)
-    # one piece of memory, cut: every kind of allocation is compiled anew for its shape
-    floats = np.empty((n_atoms + n_features + 2, LANES), like.dtype)
-    lanes = floats[n_atoms + 2 :]
-    for k in range(n_features):
-        for r in range(LANES):
-            lanes[k, r] = 0
-    top, total = floats[n_atoms], floats[n_atoms + 1]
-    return floats[:n_atoms], top, total, exponents, exponents.view(like.dtype), lanes
+class Scratch(NamedTuple):
+    """Memory of one call, made outside of the compiled code, where every allocation costs compile time."""
+
+    logits: AnyArray  # (n_atoms, LANES)
+    top: AnyArray  # (LANES,), as are the next three
+    total: AnyArray
+    exponents: AnyArray  # integers
+    scales: AnyArray  # the same bits as floats
+    lanes: AnyArray  # (n_features, LANES)
 
 
-@njit(**_PLAIN)
-def moments(design, weights, loadings, offset, n_moments, start, stop):
+def scratch_for(design: AnyArray, n_atoms: int) -> Scratch:
+    """Scratch for rows of this design."""
+    floats = np.zeros((n_atoms + len(design) + 2, LANES), design.dtype)
+    exponents = np.empty(LANES, np.int32 if design.dtype == np.float32 else np.int64)
+    top, total, lanes = floats[n_atoms], floats[n_atoms + 1], floats[n_atoms + 2 :]
+    return Scratch(floats[:n_atoms], top, total, exponents, exponents.view(design.dtype), lanes)
+
+
+def moments(
+    design: AnyArray,
+    weights: AnyArray,
+    loadings: AnyArray,
+    offset: AnyArray,
+    n_moments: int,
+    start: int,
+    stop: int,
+) -> tuple[float, FloatArray, float]:
     """Weighted log-sum-exp and moments of the policy over rows `start : stop`.
 
     Returns `sum_i w_i * log2sumexp2(logits_i)`; `sum_i w_i * design[k, i] * policy_i[l]` for the first
     `n_moments` features, shape (n_moments, n_atoms); and `sum_i w_i * max_l logits_i[l]`.
     """
-    n_features = design.shape[0]
-    n_atoms = loadings.shape[0]
-    logits, top, total, exponents, scales, lanes = workspace(n_atoms, n_features, design)
-    coefficients = np.zeros((n_moments, LANES), design.dtype)
-    sums = np.zeros((n_moments, n_atoms, LANES), design.dtype)
+    n_atoms = len(loadings)
     out = np.zeros((n_moments, n_atoms))
+    sums = np.zeros((n_moments, n_atoms, LANES), design.dtype)
+    coefficients = np.zeros((n_moments, LANES), design.dtype)
+    scratch = scratch_for(design, n_atoms)
+    value, peak = _moments_into(
+        out, sums, coefficients, scratch, design, weights, loadings, offset, start, stop
+    )
+    return value, out, peak
+
+
+@njit(**_PLAIN)
+def _moments_into(out, sums, coefficients, scratch, design, weights, loadings, offset, start, stop):
+    top, total, lanes = scratch.top, scratch.total, scratch.lanes
     value = 0.0
     peak = 0.0
     pending = 0
     for block in range(start, stop, LANES):
         size = min(LANES, stop - block)
-        softmax_block_into(
-            logits, top, total, exponents, scales, lanes, design, loadings, offset, block, size
-        )
+        softmax_block_into(scratch, design, loadings, offset, block, size)
         for r in range(LANES):
             weight = weights[block + r] if r < size else 0.0
             if r < size:
                 value += weight * (np.log2(total[r]) + top[r])
                 peak += weight * top[r]
-            for k in range(n_moments):
+            for k in range(coefficients.shape[0]):
                 coefficients[k, r] = weight * lanes[k, r] / total[r]
-        _add_moments_into(sums, coefficients, logits)
+        _add_moments_into(sums, coefficients, scratch.logits)
         pending += 1
         if pending == FLUSH_BLOCKS:
             _flush_into(out, sums)
             pending = 0
     _flush_into(out, sums)
-    return value, out, peak
+    return value, peak
 
 
 @njit(**_VECTORISE)
@@ -142,20 +164,28 @@ def _mean_into(mean, policy, atoms):
             mean[r] += y * row[r]
 
 
-@njit(**_PLAIN)
-def means_into(out, design, loadings, offset, atoms, start, stop):
+def means_into(
+    out: FloatArray,
+    design: AnyArray,
+    loadings: AnyArray,
+    offset: AnyArray,
+    atoms: AnyArray,
+    start: int,
+    stop: int,
+) -> None:
     """Mean of the policy of each row in `start : stop`."""
-    n_atoms = loadings.shape[0]
-    logits, top, total, exponents, scales, lanes = workspace(n_atoms, design.shape[0], design)
-    mean = np.empty(LANES, design.dtype)
+    mean, scratch = np.empty(LANES, design.dtype), scratch_for(design, len(loadings))
+    _means_into(out, mean, scratch, design, loadings, offset, atoms, start, stop)
+
+
+@njit(**_PLAIN)
+def _means_into(out, mean, scratch, design, loadings, offset, atoms, start, stop):
     for block in range(start, stop, LANES):
         size = min(LANES, stop - block)
-        softmax_block_into(
-            logits, top, total, exponents, scales, lanes, design, loadings, offset, block, size
-        )
-        _mean_into(mean, logits, atoms)
+        softmax_block_into(scratch, design, loadings, offset, block, size)
+        _mean_into(mean, scratch.logits, atoms)
         for r in range(size):
-            out[block + r] = mean[r] / total[r]
+            out[block + r] = mean[r] / scratch.total[r]
 
 
 @njit(**_VECTORISE)
@@ -171,36 +201,45 @@ def _count_below_into(count, running, policy, threshold):
             count[r] += running[r] < threshold[r]
 
 
-@njit(**_PLAIN)
-def quantiles_into(out, levels, design, loadings, offset, start, stop):
+def quantiles_into(
+    out: IntArray,
+    levels: AnyArray,
+    design: AnyArray,
+    loadings: AnyArray,
+    offset: AnyArray,
+    start: int,
+    stop: int,
+) -> None:
     """Index of the smallest atom whose cumulated probability reaches `levels[i]`."""
-    n_atoms = loadings.shape[0]
-    logits, top, total, exponents, scales, lanes = workspace(n_atoms, design.shape[0], design)
-    count = np.empty(LANES, np.int64)
-    running = np.empty(LANES, design.dtype)
-    threshold = np.zeros(LANES, design.dtype)
-    for block in range(start, stop, LANES):
-        size = min(LANES, stop - block)
-        softmax_block_into(
-            logits, top, total, exponents, scales, lanes, design, loadings, offset, block, size
-        )
-        for r in range(size):
-            threshold[r] = levels[block + r] * total[r]
-        _count_below_into(count, running, logits, threshold)
-        for r in range(size):
-            out[block + r] = min(count[r], n_atoms - 1)
+    running, threshold = np.zeros((2, LANES), design.dtype)
+    count, scratch = np.empty(LANES, np.int64), scratch_for(design, len(loadings))
+    _quantiles_into(out, levels, count, running, threshold, scratch, design, loadings, offset, start, stop)
 
 
 @njit(**_PLAIN)
-def pmf_into(out, design, loadings, offset, start, stop):
-    """Policy of each row in `start : stop`, one row of `out` each."""
-    n_atoms = loadings.shape[0]
-    logits, top, total, exponents, scales, lanes = workspace(n_atoms, design.shape[0], design)
+def _quantiles_into(out, levels, count, running, threshold, scratch, design, loadings, offset, start, stop):
     for block in range(start, stop, LANES):
         size = min(LANES, stop - block)
-        softmax_block_into(
-            logits, top, total, exponents, scales, lanes, design, loadings, offset, block, size
-        )
+        softmax_block_into(scratch, design, loadings, offset, block, size)
         for r in range(size):
-            for atom in range(n_atoms):
-                out[block + r, atom] = logits[atom, r] / total[r]
+            threshold[r] = levels[block + r] * scratch.total[r]
+        _count_below_into(count, running, scratch.logits, threshold)
+        for r in range(size):
+            out[block + r] = min(count[r], loadings.shape[0] - 1)
+
+
+def pmf_into(
+    out: FloatArray, design: AnyArray, loadings: AnyArray, offset: AnyArray, start: int, stop: int
+) -> None:
+    """Policy of each row in `start : stop`, one row of `out` each."""
+    _pmf_into(out, scratch_for(design, len(loadings)), design, loadings, offset, start, stop)
+
+
+@njit(**_PLAIN)
+def _pmf_into(out, scratch, design, loadings, offset, start, stop):
+    for block in range(start, stop, LANES):
+        size = min(LANES, stop - block)
+        softmax_block_into(scratch, design, loadings, offset, block, size)
+        for r in range(size):
+            for atom in range(out.shape[1]):
+                out[block + r, atom] = scratch.logits[atom, r] / scratch.total[r]

@@ -7,7 +7,8 @@ filled inside windows alone, so that they cost rows x window^2 x pairs, however 
 import numpy as np
 from numba import njit
 
-from evenhand._kernels.softmax import LANES, softmax_block_into, workspace
+from evenhand._kernels.softmax import LANES, scratch_for, softmax_block_into
+from evenhand._utils.typing import FloatArray, IntArray
 
 NEGLIGIBLE = 1e-8  # probability below which a row is not said to touch an atom
 
@@ -15,20 +16,25 @@ _VECTORISE = {"nogil": True, "cache": True, "fastmath": True, "error_model": "nu
 _PLAIN = {"nogil": True, "cache": True, "error_model": "numpy"}
 
 
-@njit(**_PLAIN)
-def windows(design, loadings, offset, start, stop):
+def windows(
+    design: FloatArray, loadings: FloatArray, offset: FloatArray, start: int, stop: int
+) -> tuple[IntArray, IntArray, FloatArray]:
     """First atoms and sizes of the windows of rows `start : stop`, and the probabilities in them."""
-    n_atoms = loadings.shape[0]
-    logits, top, total, exponents, scales, lanes = workspace(n_atoms, design.shape[0], design)
-    firsts = np.empty(stop - start, np.int64)
-    sizes = np.empty(stop - start, np.int64)
-    values = np.empty((stop - start) * n_atoms)  # the most there can be: what is not touched takes no memory
+    n_rows, n_atoms = stop - start, len(loadings)
+    firsts, sizes = np.empty((2, n_rows), np.int64)
+    values = np.empty(n_rows * n_atoms)  # the most there can be: what is not touched takes no memory
+    scratch = scratch_for(design, n_atoms)
+    filled = _windows_into(firsts, sizes, values, scratch, design, loadings, offset, start, stop)
+    return firsts, sizes, values[:filled].copy()
+
+
+@njit(**_PLAIN)
+def _windows_into(firsts, sizes, values, scratch, design, loadings, offset, start, stop):
+    logits, total, n_atoms = scratch.logits, scratch.total, loadings.shape[0]
     filled = 0
     for block in range(start, stop, LANES):
         n_lanes = min(LANES, stop - block)
-        softmax_block_into(
-            logits, top, total, exponents, scales, lanes, design, loadings, offset, block, n_lanes
-        )
+        softmax_block_into(scratch, design, loadings, offset, block, n_lanes)
         for r in range(n_lanes):
             low, high = n_atoms, 0
             least = NEGLIGIBLE * total[r]
@@ -41,7 +47,7 @@ def windows(design, loadings, offset, start, stop):
                 filled += 1
             firsts[block - start + r] = low
             sizes[block - start + r] = high - low
-    return firsts, sizes, values[:filled].copy()
+    return filled
 
 
 @njit(**_VECTORISE)
@@ -50,14 +56,28 @@ def _add_into(target, scale, products):
         target[k] += scale * products[k]
 
 
-@njit(**_PLAIN)
-def add_blocks_into(blocks, design, weights, firsts, sizes, values, start, n_kept, cumulative):
+def add_blocks_into(
+    blocks: FloatArray,
+    design: FloatArray,
+    weights: FloatArray,
+    firsts: IntArray,
+    sizes: IntArray,
+    values: FloatArray,
+    start: int,
+    n_kept: int,
+    cumulative: bool,
+) -> None:
     """Add `w u_s u_t Cov_pi(a, a + d)` of every row to `blocks[a, d]`, for each pair s <= t of imbalances u.
 
     The covariance is that of `1{Y = atom a}`, or with `cumulative` of `1{Y <= atom a}`. Windows are those of
     the rows from `start` on.
     """
     products = np.empty(n_kept * (n_kept + 1) // 2)
+    _add_blocks_into(blocks, products, design, weights, firsts, sizes, values, start, n_kept, cumulative)
+
+
+@njit(**_PLAIN)
+def _add_blocks_into(blocks, products, design, weights, firsts, sizes, values, start, n_kept, cumulative):
     filled = 0
     for i in range(len(firsts)):
         low, size = firsts[i], sizes[i]

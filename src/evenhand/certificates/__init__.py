@@ -10,7 +10,7 @@
 """
 
 from evenhand.certificates.heldout import HeldOutCertificate, certify_held_out
-from evenhand.certificates.optimisation import Certificate, PolicyMeasures, certify
+from evenhand.certificates.optimisation import Certificate, PolicyMeasures, certify, measure_policy
 from evenhand.certificates.plugin import PluginCertificate, certify_plugin
 from evenhand.certificates.powered import certify_prediction_powered
 from evenhand.certificates.promise import Promise
@@ -28,4 +28,5 @@ __all__ = [
     "certify_plugin",
     "certify_prediction_powered",
     "certify_sequence",
+    "measure_policy",
 ]

@@ -208,7 +208,7 @@ def certify(
     if len(names) != problem.n_groups:
         raise ValueError(f"groups needs one name per group: got {len(names)} for {problem.n_groups} groups.")
     multipliers = result.multipliers
-    policy = _measure(problem, multipliers) if measures is None else measures
+    policy = measure_policy(problem, multipliers) if measures is None else measures
     form = form_of(problem)
     here = problem, form.split(multipliers), policy.violation, 1.0 / policy.smoothness
     excesses = problem.parity.norm.prox_dual(policy.violation, problem.slack)
@@ -241,11 +241,12 @@ class PolicyMeasures:
     violation: FloatArray  # (n_constraints, n_groups)
     risk: float
     lower_bound: float
+    shares: FloatArray  # of each atom among all predictions, (n_atoms,)
     smoothness: float  # M of the problem's form, whose inverse is the step of the gradient map
 
 
-def _measure(problem: DualProblem, multipliers: FloatArray) -> PolicyMeasures:
-    """Objective, violation, risk and lower bound in one pass, O(chunk) memory."""
+def measure_policy(problem: DualProblem, multipliers: FloatArray) -> PolicyMeasures:
+    """What a policy does to the rows of a problem, in one pass, O(chunk) memory."""
     found = problem.rows.moments(*policy_loadings(problem, multipliers), whole=True)
     unit = LOG_2 / problem.temperature
     constant = problem.rows.mean_constant()
@@ -257,6 +258,7 @@ def _measure(problem: DualProblem, multipliers: FloatArray) -> PolicyMeasures:
         violation=problem.parity.operator.apply(of_kept.T @ problem.mixing),
         risk=constant - gain,
         lower_bound=constant - found.peak * unit - price,
+        shares=of_policy[0],
         smoothness=form_of(problem).smoothness(problem),
     )
 

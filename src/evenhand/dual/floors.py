@@ -7,7 +7,7 @@ import numpy as np
 
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.dual.cost_terms import CostModel
-from evenhand.dual.costs import CostMatrix
+from evenhand.dual.costs import Cost, CostMatrix
 from evenhand.dual.grid import Grid
 
 BEFORE, EACH = "before", "each"  # floors that the scores set: for everybody, or for every group
@@ -56,6 +56,11 @@ class RateFloor(CostMatrix):
         else:
             wanted[-1] = before[-1] if self.least == BEFORE else float(self.least)
         return wanted
+
+
+def bonus_paid(cost: Cost, shares: FloatArray) -> float:
+    """What the bonus of a floor, if the cost has one, takes off the risk of a policy with these shares."""
+    return cost.bonus * float(shares[list(cost.places)].sum()) if isinstance(cost, RateFloor) else 0.0
 
 
 def check_least(least: object) -> float | str:

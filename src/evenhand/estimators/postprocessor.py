@@ -309,7 +309,7 @@ class ParityPostprocessor(PartialFit):
         problem = problem_of(step, rows, self.device if device is None else device)
         result = run_and_warn(solver, problem, self._start(problem, rows), callback)
         others = {"n_clipped_": n_clipped, "draw_key_": key, "epsilon_": asked, **selected}
-        others["price_"] = measure_price(step.policy(result.multipliers), rows)
+        others["price_"] = measure_price(step, result.multipliers, rows)
         self._install_fit(step, problem, result, rows.groups, promise, **others)
         if isinstance(rows, Rows):
             self.certificate_ = with_floor(self.certificate_, self.policy_, rows)

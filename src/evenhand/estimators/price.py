@@ -11,7 +11,9 @@ from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.tensor_rows import TensorRows
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import Rows
-from evenhand.dual.policy import SoftmaxPolicy
+from evenhand.certificates import measure_policy
+from evenhand.dual.floors import bonus_paid
+from evenhand.dual.step import ParityStep
 from evenhand.exceptions import LevellingWarning, PriceWarning
 from evenhand.metrics import ScoredRows
 from evenhand.metrics.price import gain_kept, is_hardly_better
@@ -50,28 +52,27 @@ class Price(Stored):
         return float(self.shares_before[some].sum()), float(self.shares_after[some].sum())
 
 
-def measure_price(policy: SoftmaxPolicy, given: Rows | TensorRows) -> Price:
-    """Price of a policy on rows, or on evenly spaced ones where they are many."""
-    n_rows, atoms, cost = len(given.scores), policy.grid.atoms, policy.cost
+def measure_price(step: ParityStep, multipliers: FloatArray, given: Rows | TensorRows) -> Price:
+    """Price of a solved step on rows, or on evenly spaced ones where they are many."""
+    n_rows, atoms, cost = len(given.scores), step.grid.atoms, step.cost
     if n_rows > MOST_ROWS:
         rows = given.take(np.linspace(0, n_rows - 1, MOST_ROWS).astype(np.int64))
     else:
         rows = given if isinstance(given, Rows) else given.in_memory()
     weights = np.full(len(rows.scores), 1.0 / len(rows.scores)) if rows.weights is None else rows.weights
     cheapest: IntArray = cost.cheapest(rows.scores, atoms)
-    scored = ScoredRows.of(rows)
-    measures = scored.measure(policy)
     if rows.scores.ndim == 1:
         costs = cost.paired(rows.scores, atoms[cheapest])
     else:
         costs = np.take_along_axis(cost.table(rows.scores, atoms), cheapest[:, None], axis=1)[:, 0]
-    everybody = measures.everybody / measures.everybody.sum()
+    # The moments that the solver has compiled already: a first fit needs no other loop.
+    after = measure_policy(step.problem(rows), multipliers)
     return Price(
-        risk=float(measures.risk),
+        risk=step.cost_unit * after.risk + bonus_paid(cost, after.shares),
         base_risk=float(weights @ costs),
-        constant_risk=scored.constant_risk(policy),
+        constant_risk=ScoredRows.of(rows).constant_risk(step.policy(multipliers)),
         shares_before=np.bincount(cheapest, weights, len(atoms)).astype(np.float64),
-        shares_after=everybody,
+        shares_after=after.shares,
     )
 
 

@@ -105,6 +105,7 @@ class Record(Stored):
             violation=moments.violation(problem.parity.operator),
             risk=moments.constant - gain,
             lower_bound=moments.constant - moments.peak - price,
+            shares=moments.policy,
             smoothness=form_of(problem).smoothness(problem, imbalance),
         )
 
