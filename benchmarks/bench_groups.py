@@ -21,7 +21,7 @@ from evenhand.dual.step import ParityStep
 from evenhand.solvers import Auto, run, solve_lp
 
 NOTIONS = ("cdf", "pmf", "tv", "w1", "mean")
-SIZES = ("3000:2", "3000:4", "3000:8", "3000:12", "20000:4", "20000:8", "200000:2", "200000:4")
+SIZES = ("300:8", "3000:2", "3000:4", "3000:8", "3000:12", "20000:4", "20000:8", "200000:2", "200000:4")
 LIMITS = {"3000:12": 1.0, "3000:40": 10.0, "20000:8": 2.0, "20000:20": 10.0, "200000:4": 1.0}  # seconds
 LARGEST_PROGRAM = 100_000  # rows x atoms
 

@@ -169,8 +169,10 @@ def test_blocks_within_windows_match_their_twin(case, cumulative):
     assert len(values) == sizes.sum()
     assert (firsts + sizes <= n_atoms).all()
     n_pairs = n_kept * (n_kept + 1) // 2
-    found = np.zeros((n_atoms, n_atoms, n_pairs))
-    windows.add_blocks_into(found, case.design, case.weights, firsts, sizes, values, 0, n_kept, cumulative)
+    found, stops = np.zeros((n_atoms, n_atoms, n_pairs)), np.cumsum(sizes)
+    imbalance = np.ascontiguousarray(case.design[:n_kept].T)
+    for some in np.array_split(np.argsort(firsts), 2):
+        windows.add_blocks_into(found, imbalance, case.weights, firsts, stops, values, some, cumulative)
     expected = reference.blocks(case.design, case.weights, case.loadings, case.offset, n_kept, cumulative)
     moment = (case.weights * np.abs(case.design[:n_kept]).max(axis=0) ** 2).sum()
     assert_within(found, expected, moment * (4 * case.policy_error + n_atoms * windows.NEGLIGIBLE))

@@ -58,37 +58,38 @@ def _add_into(target, scale, products):
 
 def add_blocks_into(
     blocks: FloatArray,
-    design: FloatArray,
+    imbalance: FloatArray,
     weights: FloatArray,
     firsts: IntArray,
-    sizes: IntArray,
+    stops: IntArray,
     values: FloatArray,
-    start: int,
-    n_kept: int,
+    order: IntArray,
     cumulative: bool,
 ) -> None:
-    """Add `w u_s u_t Cov_pi(a, a + d)` of every row to `blocks[a, d]`, for each pair s <= t of imbalances u.
+    """Add `w t_s t_r Cov_pi(a, a + d)` of some rows to `blocks[a, d]`, for each pair s <= r of imbalances t.
 
-    The covariance is that of `1{Y = atom a}`, or with `cumulative` of `1{Y <= atom a}`. Windows are those of
-    the rows from `start` on.
+    The covariance is that of `1{Y = atom a}`, or with `cumulative` of `1{Y <= atom a}`. The window of a row
+    ends at its entry of `stops` among `values`. In the `order` of their first atoms, rows that follow each
+    other fill the same blocks, which then stay in the cache.
     """
-    products = np.empty(n_kept * (n_kept + 1) // 2)
-    _add_blocks_into(blocks, products, design, weights, firsts, sizes, values, start, n_kept, cumulative)
+    products = np.empty(blocks.shape[2])
+    _add_blocks_into(blocks, products, imbalance, weights, firsts, stops, values, order, cumulative)
 
 
 @njit(**_PLAIN)
-def _add_blocks_into(blocks, products, design, weights, firsts, sizes, values, start, n_kept, cumulative):
-    filled = 0
-    for i in range(len(firsts)):
-        low, size = firsts[i], sizes[i]
-        row = values[filled : filled + size]
-        filled += size
+def _add_blocks_into(blocks, products, imbalance, weights, firsts, stops, values, order, cumulative):
+    n_groups = imbalance.shape[1]
+    for i in order:
+        low = firsts[i]
+        row = values[(stops[i - 1] if i > 0 else 0) : stops[i]]
+        size = len(row)
         if size == 1:
             continue
         pair = 0
-        for s in range(n_kept):
-            for t in range(s, n_kept):
-                products[pair] = weights[start + i] * design[s, start + i] * design[t, start + i]
+        for s in range(n_groups):
+            weighted = weights[i] * imbalance[i, s]
+            for r in range(s, n_groups):
+                products[pair] = weighted * imbalance[i, r]
                 pair += 1
         if cumulative:
             below = 0.0

@@ -44,21 +44,31 @@ class Band:
         return cls(columns)
 
     @classmethod
-    def of_blocks(cls, blocks: FloatArray) -> Self:
-        """Of symmetric blocks: `blocks[a, d]` stands at block row a + d and block column a.
+    def of_blocks(cls, blocks: FloatArray, size: int) -> Self:
+        """Of symmetric blocks of a size: `blocks[a, d]` stands at block row a + d and block column a.
 
-        Shape (n_blocks, n_offsets, size, size); blocks beyond the last row must be zero.
+        Of each block the upper triangle is given, row by row: shape (n_blocks, n_offsets, n_pairs). Blocks
+        beyond the last row must be zero.
         """
-        n_blocks, n_offsets, size, _ = blocks.shape
-        width = n_offsets * size
-        # Within a column rows go on by one, so entry (s, t) of a block is s * (length - 1) + t numbers behind
-        # its first. What is above the diagonal falls into the padding of the column before.
-        length = width + size
-        columns = np.zeros((n_blocks * size, length))
-        steps = (size * length, size, length - 1, 1)
-        view = as_strided(columns, blocks.shape, [step * columns.itemsize for step in steps])
-        view[...] = blocks
-        return cls(np.ascontiguousarray(columns[:, :width]))
+        n_blocks, n_offsets, _ = blocks.shape
+        columns = np.empty((n_blocks, size, n_offsets * size))
+        whole = np.empty((n_blocks, n_offsets, size))  # one row of each block
+        for row in range(size):
+            above = row * size - row * (row - 1) // 2  # where the row of the triangle starts
+            whole[:, :, row:] = blocks[:, :, above : above + size - row]
+            for other in range(row):
+                whole[:, :, other] = blocks[:, :, other * size - other * (other - 1) // 2 + row - other]
+            # rows behind the diagonal come first in a column
+            columns[:, row, : n_offsets * size - row] = whole.reshape(n_blocks, -1)[:, row:]
+            columns[:, row, n_offsets * size - row :] = 0.0
+        return cls(columns.reshape(n_blocks * size, -1))
+
+    def repeated(self, times: int) -> "Band":
+        """`H (x) I`: each entry becomes the diagonal of a block."""
+        size, width = self.columns.shape
+        columns = np.zeros((size * times, (width - 1) * times + 1))
+        columns[:, ::times] = np.repeat(self.columns, times, axis=0)
+        return Band(columns)
 
     @property
     def size(self) -> int:
@@ -108,27 +118,42 @@ class Band:
         below = np.lib.stride_tricks.sliding_window_view(padded, width)[: self.size]
         return Band(self.columns * values[:, None] * below)
 
-    def restricted(self, places: IntArray) -> "Band":
-        """The rows and columns at `places`, which rise."""
-        size, width = len(places), self.columns.shape[1]
+    def between(self, rows: IntArray, columns: IntArray) -> FloatArray:
+        """The entries at some rows and columns, as a dense array."""
+        low = np.minimum(rows[:, None], columns)
+        steps = np.abs(rows[:, None] - columns)
+        inside = steps < self.columns.shape[1]
+        entries: FloatArray = self.columns[low, np.where(inside, steps, 0)]
+        return np.where(inside, entries, 0.0)
+
+    def factor_at(self, places: IntArray) -> "Factor":
+        """Cholesky's factor of the rows and columns at `places`, which rise."""
         # of the places behind each one, how many are within reach
-        reach = np.searchsorted(places, places + width) - np.arange(size)
-        narrower = int(reach.max(initial=1))
-        behind = np.minimum(np.arange(size)[:, None] + np.arange(narrower), size - 1)
+        reach = np.searchsorted(places, places + self.columns.shape[1]) - np.arange(len(places))
+        if reach.max(initial=0) <= _NARROW * len(places):
+            return self._restricted(places, reach).factor()
+        triangle = np.zeros((len(places), len(places)))  # in the order of columns, as LAPACK wants it
+        for column, (place, rows) in enumerate(zip(places, reach, strict=True)):
+            behind = slice(column, column + rows)
+            triangle[column, behind] = self.columns[place].take(places[behind] - place)
+        return Factor.of_triangle(triangle.T)
+
+    def _restricted(self, places: IntArray, reach: IntArray) -> "Band":
+        """The rows and columns at `places`."""
+        size, width = len(places), int(reach.max(initial=1))
+        behind = np.minimum(np.arange(size)[:, None] + np.arange(width), size - 1)
         steps = places[behind] - places[:, None]
-        inside = np.arange(narrower) < reach[:, None]
+        inside = np.arange(width) < reach[:, None]
         entries = self.columns[places[:, None], np.where(inside, steps, 0)]
         return Band(np.where(inside, entries, 0.0))
 
     def factor(self) -> "Factor":
         """Cholesky's factor; LinAlgError where H is not positive definite in floats."""
         if self.columns.shape[1] > _NARROW * self.size:
-            factor, failed = dpotrf(self._lower_triangle(), lower=1, clean=0, overwrite_a=1)
-        else:
-            factor, failed = dpbtrf(self.columns.T, lower=1)
-        if failed:
-            raise np.linalg.LinAlgError(f"Row {failed - 1} of {self.size} makes the matrix indefinite.")
-        return Factor(factor, is_band=len(factor) < self.size)
+            return Factor.of_triangle(self._lower_triangle())
+        factor, failed = dpbtrf(self.columns.T, lower=1)
+        _refuse_indefinite(failed)
+        return Factor(factor, is_band=True)
 
     def _lower_triangle(self) -> FloatArray:
         """As a dense array in the order of columns; what is above the diagonal is arbitrary."""
@@ -146,8 +171,20 @@ class Factor:
     entries: FloatArray  # as LAPACK has it: (width, size) of a band, else (size, size)
     is_band: bool
 
+    @classmethod
+    def of_triangle(cls, lower: FloatArray) -> Self:
+        """Of the lower triangle of a dense matrix in the order of columns, which is overwritten."""
+        factor, failed = dpotrf(lower, lower=1, clean=0, overwrite_a=1)
+        _refuse_indefinite(failed)
+        return cls(factor, is_band=False)
+
     def solve(self, right: FloatArray) -> FloatArray:
         """`H^-1 x`, for one x or for each column of an array."""
         solve = dpbtrs if self.is_band else dpotrs
         found, _ = solve(self.entries, right, lower=1)
         return np.asarray(found).reshape(right.shape)
+
+
+def _refuse_indefinite(failed: int) -> None:
+    if failed:
+        raise np.linalg.LinAlgError(f"Row {failed - 1} makes the matrix indefinite.")

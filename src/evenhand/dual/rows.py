@@ -42,6 +42,11 @@ class DualRows(Protocol):
         """Number of imbalances in a row's column, which come first."""
         ...
 
+    @property
+    def passes_are_cheap(self) -> bool:
+        """Whether a pass takes no longer than the Hessian of some ten thousand rows in memory."""
+        ...
+
     def moments(self, loadings: FloatArray, offset: FloatArray, *, whole: bool = False) -> PolicyMoments:
         """Moments of the kept imbalances; with `whole` also of the features, and last of a one."""
         ...
@@ -80,6 +85,11 @@ class MemoryRows:
     def n_rows(self) -> int:
         """Number of rows."""
         return int(self.design.shape[1])
+
+    @property
+    def passes_are_cheap(self) -> bool:
+        """They are not."""
+        return False
 
     def moments(self, loadings: FloatArray, offset: FloatArray, *, whole: bool = False) -> PolicyMoments:
         """Moments of the kept imbalances; with `whole` also of the features, and last of a one."""

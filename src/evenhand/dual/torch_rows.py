@@ -50,6 +50,11 @@ class TorchRows:
         """Number of rows."""
         return int(self.design.shape[1])
 
+    @property
+    def passes_are_cheap(self) -> bool:
+        """Those of a GPU are."""
+        return self.keeps_samples
+
     def moments(self, loadings: FloatArray, offset: FloatArray, *, whole: bool = False) -> PolicyMoments:
         """Moments of the kept imbalances; with `whole` also of the features, and last of a one."""
         n_moments = len(self.design) + 1 if whole else self.n_kept

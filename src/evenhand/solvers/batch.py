@@ -7,6 +7,7 @@ atoms, then more and more rows, each stage from the last one's solution and only
 deserves. What lost against it is in `docs/solvers.md`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -26,15 +27,17 @@ from evenhand.solvers.result import Status
 
 _ROUNDING = 1e-12  # relative decrease of the objective that can still be told from rounding
 _ZERO_SLACK = 1e-12  # smaller tolerances are solved as zero: a float cannot tell them apart
-_RIDGE = (
-    1e-7  # holds multipliers that no row tells apart; more slows the last steps, less lets rounding move them
-)
+# Holds multipliers that no row tells apart: more slows the last steps, less lets rounding move them.
+_RIDGE = 1e-7
 _ACCEPT, _TRUST = 0.1, 0.7  # shares of the promised decrease: to accept a step, to damp less
 _SHORT = 0.3  # share of the promise under which a shorter step is looked for
-_CURVATURE_ON_THE_WAY = (
-    8192  # rows of the Hessian of earlier stages, unless a step shows that it is not enough
-)
+# Rows of the Hessian at a low beta, and of others on the way or where a pass is cheap; a step may show that
+# they are not enough.
+_SOFT_CURVATURE_ROWS, _FEW_CURVATURE_ROWS = 4096, 16_384
+_FEW_GROUPS = 4  # more are solved for together: smaller steps of beta then take less time in all
+_SOFT_TOL = 3e-3  # error at which beta goes on: the next one starts from ten times that
 _LINE_STEPS = 5  # lengths that are tried
+_STEEP, _FARTHEST = 0.5, 64.0  # share of the first slope at which a whole step was too short; its longest
 _LEVEL = 0.25  # share of the first slope at which a length is good enough
 _FAST = 0.3  # factor by which a step should cut the error; a worse one asks for a better Hessian
 _FIRST_DAMPING, _LEAST_DAMPING, _DAMPING_FACTOR = 0.3, 1e-2, 6.0  # measured: fewest passes in all
@@ -51,6 +54,7 @@ class Stage:
     atoms: Coarse  # those of the problem, among all
     widening: float  # factor on the tolerances of all groups
     smoother: Band  # the metric of the damping
+    is_soft: bool  # on the way to beta: its steps are slow for other reasons than their Hessian
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +94,7 @@ class Batch(Solver[BatchState]):
     first_rows: int = 4096
     row_growth: int = 8
     first_temperature: float = 20.0
-    temperature_growth: float = 4.0
+    temperature_growth: float | None = None  # None: 4 for few groups, 2 for many
     curvature_rows: int = 32_768
     curvature_work: int = 100_000_000  # steps of its innermost loop that a Hessian may cost
 
@@ -126,8 +130,8 @@ class Batch(Solver[BatchState]):
             return _advance(state)
         after = replace(_newton_step(stage, state), n_iter=state.n_iter + 1)
         slow = _error(stage, after) > _FAST * _error(stage, state)
-        if slow and stage.curvature_rows.n_rows < stage.problem.n_rows:
-            better = _with_more_curvature(stage)
+        if slow and not stage.is_soft and stage.curvature_rows.n_rows < stage.problem.n_rows:
+            better = self._with_more_curvature(stage)
             if better.curvature_rows.n_rows > stage.curvature_rows.n_rows:
                 # also where no step was found: one may be there with the better Hessian
                 return replace(after, stages=(better, *state.stages[1:]), stalled=False)
@@ -165,29 +169,48 @@ class Batch(Solver[BatchState]):
 
     def _stages(self, problem: DualProblem) -> tuple[Stage, ...]:
         sizes = [problem.n_rows]
-        while sizes[-1] > self.first_rows * self.row_growth:
-            sizes.append(sizes[-1] // self.row_growth)
+        # Where a pass is cheap, the Hessians of a stage take longer than the passes that it saves.
+        growth = self.row_growth ** (2 if problem.rows.passes_are_cheap else 1)
+        while sizes[-1] > self.first_rows * growth:
+            sizes.append(sizes[-1] // growth)
         rows = [problem, *(problem.sample(size) for size in sizes[1:])]
         temperatures = [problem.temperature]
-        while temperatures[-1] > self.first_temperature * self.temperature_growth:
-            temperatures.append(temperatures[-1] / self.temperature_growth)
+        sharper = self.temperature_growth
+        if sharper is None:
+            sharper = 4.0 if problem.n_groups <= _FEW_GROUPS else 2.0
+        while temperatures[-1] > self.first_temperature * sharper:
+            temperatures.append(temperatures[-1] / sharper)
         climb = [rows[-1].at_temperature(beta) for beta in temperatures[:0:-1]] + rows[::-1]
-        loose = [max(self.tol, 0.05 / np.sqrt(stage.n_rows)) for stage in climb[:-1]]
+        loose = [
+            max(self.tol, 0.05 / np.sqrt(stage.n_rows), _SOFT_TOL * (stage.temperature < problem.temperature))
+            for stage in climb[:-1]
+        ]
         on_the_way = [
-            self._stage(stage, tol, stage.temperature < problem.temperature, _CURVATURE_ON_THE_WAY)
+            self._stage(stage, tol, is_soft=stage.temperature < problem.temperature, is_on_the_way=True)
             for stage, tol in zip(climb[:-1], loose, strict=True)
         ]
         return (*on_the_way, self._stage(climb[-1], self.tol))
 
     def _stage(
-        self, problem: DualProblem, tol: float, is_soft: bool = False, most_rows: int | None = None
+        self, problem: DualProblem, tol: float, *, is_soft: bool = False, is_on_the_way: bool = False
     ) -> Stage:
         atoms = Coarse.enough_for(problem, problem.temperature) if is_soft else Coarse.all_of(problem)
         coarse = atoms.problem(problem)
-        most = self.curvature_rows if most_rows is None else min(most_rows, self.curvature_rows)
+        most = self.curvature_rows
+        if is_soft:
+            most = min(_SOFT_CURVATURE_ROWS, most)
+        elif is_on_the_way or problem.rows.passes_are_cheap:
+            most = min(_FEW_CURVATURE_ROWS, most)
         n_rows = min(most, max(4096, self.curvature_work // hessian_work(problem)))
         widening = atoms.widening(problem)
-        return Stage(coarse, _stored(coarse, n_rows), tol, atoms, widening, _smoother(coarse))
+        return Stage(coarse, _stored(coarse, n_rows), tol, atoms, widening, _smoother(coarse), is_soft)
+
+    def _with_more_curvature(self, stage: Stage) -> Stage:
+        """The stage with a Hessian on four times as many rows, for when the sample's is not good enough."""
+        n_rows = 4 * stage.curvature_rows.n_rows
+        if stage.problem.rows.passes_are_cheap:  # another step is the cheaper way
+            n_rows = min(n_rows, self.curvature_rows)
+        return replace(stage, curvature_rows=_stored(stage.problem, n_rows))
 
 
 def _stored(problem: DualProblem, n_rows: int) -> DualProblem:
@@ -196,11 +219,6 @@ def _stored(problem: DualProblem, n_rows: int) -> DualProblem:
         return problem
     sample = problem.rows.sample(min(n_rows, problem.n_rows))
     return replace(problem, rows=sample.in_memory())
-
-
-def _with_more_curvature(stage: Stage) -> Stage:
-    """The stage with a Hessian on four times as many rows, for when the sample's is not good enough."""
-    return replace(stage, curvature_rows=_stored(stage.problem, 4 * stage.curvature_rows.n_rows))
 
 
 def binding_groups(mixing: FloatArray, slack: FloatArray) -> IntArray:
@@ -235,8 +253,7 @@ def _smoother(problem: DualProblem) -> Band:
     rows = matrix(operator)
     metric: FloatArray = rows @ (steps.T @ steps + rest * np.eye(problem.n_atoms)) @ rows.T
     metric /= max(float(np.diag(metric).max()), 1e-300)
-    narrow = Band.of_matrix(metric).columns  # the same for every group
-    return Band.of_blocks(narrow[:, :, None, None] * np.eye(problem.n_groups))
+    return Band.of_matrix(metric).repeated(problem.n_groups)  # the same for every group
 
 
 def _error(stage: Stage, state: BatchState) -> float:
@@ -286,7 +303,7 @@ def _newton_step(stage: Stage, state: BatchState) -> BatchState:
         promise = -slope - 0.5 * float(move.ravel() @ (model @ move.ravel()))
         after, length = _along(stage, state, move, slope, change, promise)
         share = _share_of_promise(stage, state, after, promise)
-        if share > _ACCEPT * length:
+        if share > _ACCEPT * min(length, 1.0):
             return replace(after, damping=_next_damping(damping, length, share))
         state = replace(state, n_gradient_rows=after.n_gradient_rows)
         damping = max(_DAMPING_FACTOR * damping, _LEAST_DAMPING)
@@ -297,7 +314,7 @@ def _next_damping(damping: float, length: float, share: float) -> float:
     """More where the model went too far, less where it kept its word, much less where it was too timid."""
     if length < 0.25:
         return max(4.0 * damping, 1e-4)
-    if share > _TRUST and length == 1.0:
+    if share > _TRUST and length >= 1.0:
         damping /= _DAMPING_FACTOR**2 if share > 1.0 else _DAMPING_FACTOR
     return damping if damping > _LEAST_DAMPING / 1e4 else 0.0
 
@@ -320,6 +337,8 @@ def _along(
         return after, float((now.violation * move).sum()) + change
 
     after, steepness = at(1.0, state)
+    if steepness < _STEEP * slope < 0.0:
+        return _farther(at, after)
     if _share_of_promise(stage, state, after, promise) > _SHORT or not slope < 0.0 < steepness:
         return after, 1.0
     best, best_length = after, 1.0
@@ -337,6 +356,19 @@ def _along(
         else:
             high, high_slope = length, steepness
     return replace(best, n_gradient_rows=after.n_gradient_rows), best_length
+
+
+def _farther(
+    at: Callable[[float, BatchState], tuple[BatchState, float]], best: BatchState
+) -> tuple[BatchState, float]:
+    """Twice as far, and again, as long as the objective falls: where nothing is curved, the ridge holds."""
+    length = 1.0
+    while length < _FARTHEST:
+        after, _ = at(2.0 * length, best)
+        if not after.now.value < best.now.value:
+            return replace(best, n_gradient_rows=after.n_gradient_rows), length
+        best, length = after, 2.0 * length
+    return best, length
 
 
 def _share_of_promise(stage: Stage, state: BatchState, after: BatchState, promise: float) -> float:

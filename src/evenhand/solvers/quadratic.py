@@ -11,12 +11,13 @@ from functools import singledispatch
 import numpy as np
 
 from evenhand._utils.typing import BoolArray, FloatArray, IntArray
-from evenhand.dual.band import Band
+from evenhand.dual.band import Band, Factor
 from evenhand.dual.parity import L1Norm, Norm, SupNorm
 from evenhand.solvers.interior import HeightState
 
 _FACE_STEPS = 15
 _LENGTHS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01)  # of a step within a face
+_NEAR = 0.15  # of the factorised entries: faces that differ in more are factorised anew
 _GUESSES = 12
 _INTERIOR_STEPS = 50
 _RELATIVE_GAP = 1e-10
@@ -61,6 +62,7 @@ class AbsoluteModel:
 
     def __init__(self, hessian: Band, linear: FloatArray, slack: FloatArray) -> None:
         self.hessian, self.linear, self.slack = hessian, linear, slack
+        self.faces = PartialSolver(hessian)
 
     def solve(self, start: FloatArray) -> FloatArray:
         """The minimiser, or a point below `start` on the way to it, or `start` if floats know none."""
@@ -108,30 +110,60 @@ class AbsoluteModel:
 
     def _without_crossing(self, x: FloatArray, signs: FloatArray, right: FloatArray) -> FloatArray:
         """The move where entries that would cross end at zero, and the others do what is best then."""
-        move = self._solve_at(np.flatnonzero(signs), right)
+        move = self.faces.solve(signs != 0.0, right)
         crosses = self._crosses(x + move, signs)
         if not crosses.any():
             return move
         to_zero = np.where(crosses, -x, 0.0)
-        return to_zero + self._solve_at(
-            np.flatnonzero((signs != 0.0) & ~crosses), right - self.hessian @ to_zero
-        )
+        return to_zero + self.faces.solve((signs != 0.0) & ~crosses, right - self.hessian @ to_zero)
 
     def _without_blocked(self, x: FloatArray, signs: FloatArray, right: FloatArray) -> FloatArray:
         """The move without entries that stand at zero and would leave their face: it goes down at first."""
         free = signs != 0.0
         while True:
-            move = self._solve_at(np.flatnonzero(free), right)
+            move = self.faces.solve(free, right)
             blocked = free & (x == 0.0) & self._crosses(move, signs)
             if not blocked.any():
                 return move
             free &= ~blocked
 
-    def _solve_at(self, places: IntArray, right: FloatArray) -> FloatArray:
-        """The solution where only the entries at `places` move."""
-        move = np.zeros(len(right))
-        if len(places):
-            move[places] = self.hessian.restricted(places).factor().solve(right[places])
+
+class PartialSolver:
+    """Solves `H x = c` where only some entries of x may move and the others stay zero.
+
+    Faces of one model differ in few entries. The first one is factorised, and those near it are solved by
+    elimination of what is bound and what is new: k of them cost k solves and a small system.
+    """
+
+    def __init__(self, hessian: Band) -> None:
+        self.hessian = hessian
+        self.base: IntArray = np.empty(0, np.int64)
+        self.factor: Factor | None = None
+
+    def solve(self, is_free: BoolArray, right: FloatArray) -> FloatArray:
+        """The solution where only the free entries move."""
+        places, move = np.flatnonzero(is_free), np.zeros(len(right))
+        if not len(places):
+            return move
+        bound = np.flatnonzero(~is_free[self.base])
+        new = np.setdiff1d(places, self.base, assume_unique=True)
+        if self.factor is None or len(bound) + len(new) > _NEAR * len(self.base):
+            self.base, self.factor = places, self.hessian.factor_at(places)
+            bound = new = np.empty(0, np.int64)
+        found = self.factor.solve(right[self.base])
+        if len(bound) + len(new):
+            border = np.zeros((len(self.base), len(bound) + len(new)))
+            border[bound, np.arange(len(bound))] = 1.0
+            border[:, len(bound) :] = self.hessian.between(self.base, new)
+            solved = self.factor.solve(border)
+            corner = -border.T @ solved
+            corner[len(bound) :, len(bound) :] += self.hessian.between(new, new)
+            goal = np.concatenate([np.zeros(len(bound)), right[new]]) - border.T @ found
+            others = np.linalg.solve(corner, goal)
+            found = found - solved @ others
+            found[bound] = 0.0
+            move[new] = others[len(bound) :]
+        move[self.base] = found
         return move
 
 
@@ -232,7 +264,7 @@ class HeightModel:
         matrix, right = spread.T @ pull, -(spread.T @ self.linear) - self.slack[carried]
         x, heights = np.zeros(len(places)), np.zeros(len(self.slack))
         if len(free):
-            factor = self.hessian.restricted(free).factor()
+            factor = self.hessian.factor_at(free)
             solved = factor.solve(np.column_stack([pull[free], -self.linear[free]]))
             matrix = matrix - pull[free].T @ solved[:, :-1]
             right = right - pull[free].T @ solved[:, -1]

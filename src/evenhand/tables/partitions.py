@@ -179,6 +179,11 @@ class PartitionedRows:
         return self._table.n_rows
 
     @property
+    def passes_are_cheap(self) -> bool:
+        """Each is a round of the cluster."""
+        return False
+
+    @property
     def n_kept(self) -> int:
         """Number of imbalances in a row's column, which come first."""
         return self._pool.n_kept

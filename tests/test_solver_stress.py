@@ -1,0 +1,42 @@
+"""Random problems of every shape, from trivial to nearly infeasible: the solver never stalls."""
+
+import numpy as np
+import pytest
+
+from evenhand._utils.validation import Rows
+from evenhand.dual.costs import Squared
+from evenhand.dual.grid import uniform_grid
+from evenhand.dual.step import ParityStep
+from evenhand.solvers import Auto, Status, run
+
+N_PROBLEMS = 389
+NOTIONS = ("cdf", "pmf", "tv", "w1", "mean")
+
+
+def random_problem(seed):
+    """Rows 1 to 2 000, groups 2 to 5, atoms 2 to 101, beta .1 to 1e5, tolerances from 0."""
+    rng = np.random.default_rng(seed)
+    n_rows = int(np.exp(rng.uniform(0.0, np.log(2000.0))))
+    n_groups, n_atoms = int(rng.integers(2, 6)), int(rng.integers(2, 102))
+    scores = rng.normal(size=n_rows) * rng.choice([0.1, 1.0])
+    lean = rng.normal(size=(n_rows, n_groups)) * rng.choice([0.3, 2.0, 6.0]) + scores[:, None]
+    proba = np.exp(lean - lean.max(axis=1, keepdims=True)) + 1e-6
+    proba /= proba.sum(axis=1, keepdims=True)
+    low, high = scores.min() - 0.1, scores.max() + 0.1
+    epsilon = rng.choice([0.0, 1e-4, 0.01, 0.1, 0.5]) * np.ones(n_groups)
+    parity, beta = str(rng.choice(NOTIONS)), 10.0 ** rng.uniform(-1.0, 5.0)
+    step = ParityStep(
+        uniform_grid(low, high, n_atoms), parity, Squared(), proba.mean(axis=0), None, epsilon, beta
+    )
+    return step.problem(Rows(scores, proba, tuple(range(n_groups)), None))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, N_PROBLEMS, 40))
+def test_no_random_problem_stalls(first):
+    stalled = []
+    for seed in range(first, min(first + 40, N_PROBLEMS)):
+        result = run(Auto(), random_problem(seed))
+        if result.status is not Status.CONVERGED:
+            stalled.append((seed, result.status.name, result.message))
+    assert not stalled
