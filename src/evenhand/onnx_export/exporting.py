@@ -33,6 +33,7 @@ METHODS = {
     "mode": "predict_mode",
     "draw": "predict",
 }
+SCORES, PROBA = "scores", "group_proba"  # inputs of the parity step alone
 DRAWS = ("features", "integers", "text", "uniform")
 PRECISIONS = {"float64": np.float64, "float32": np.float32}
 
@@ -104,7 +105,7 @@ def export_onnx(
     step = model if isinstance(model, ParityPostprocessor) else model.postprocessor_
     require_cost(step.policy_.cost)
     graph, kinds = _build(model, step, wish, columns)
-    made = graph.model(type(model).__name__, _metadata(model, step, wish, kinds))
+    made = graph.model(type(model).__name__, _metadata(model, step, wish, kinds, graph.single_parts))
     with whole_file(path) as file:
         file.write(made.SerializeToString())
 
@@ -158,8 +159,8 @@ def _build_step(model: Any, step: ParityPostprocessor, wish: Wish) -> Graph:
     """The parity step alone."""
     graph, policy = Graph(wish.dtype), step.policy_
     n_classes = policy.cost.n_classes
-    scores = graph.add_input("scores", graph.dtype, "rows", *([] if n_classes is None else [n_classes]))
-    proba = graph.add_input("group_proba", graph.dtype, "rows", len(policy.group_prior))
+    scores = graph.add_input(SCORES, graph.dtype, "rows", *([] if n_classes is None else [n_classes]))
+    proba = graph.add_input(PROBA, graph.dtype, "rows", len(policy.group_prior))
     rows = checked_rows(graph, policy, graph.column(scores) if n_classes is None else scores, proba)
     _add_answers(graph, model, step, rows, wish, None)
     return graph
@@ -171,7 +172,7 @@ def _add_answers(
     """Declare the outputs."""
     policy = step.policy_
     answers, values = Answers(graph, policy, rows), _answer_values(model, step, graph)
-    taken = {each.name for each in graph.inputs}
+    taken = graph.input_names()
     for name in wish.outputs:
         title = f"predicted_{name}" if name in taken else name
         if name in ("pmf", "proba"):
@@ -183,7 +184,7 @@ def _add_answers(
         if name == "mode":
             place = answers.mode()
         elif name == "draw":
-            level = _uniforms(graph, step, rows, wish.draw_by, table)
+            level = _uniforms(graph, step, wish.draw_by, table)
             place = answers.place(graph.cast(level, graph.dtype))
         else:
             place = answers.place(0.5 if name == "median" else wish.q)
@@ -201,11 +202,9 @@ def _answer_values(model: Any, step: ParityPostprocessor, graph: Graph) -> AnyAr
         raise TypeError(f"classes_ cannot be the output of a graph: these are {error}.") from error
 
 
-def _uniforms(
-    graph: Graph, step: ParityPostprocessor, rows: StepRows, draw_by: str, table: Table | None
-) -> str:
+def _uniforms(graph: Graph, step: ParityPostprocessor, draw_by: str, table: Table | None) -> str:
     """A number in (0, 1) for each row, (n_rows,)."""
-    key = step.draw_key_
+    key, policy = step.draw_key_, step.policy_
     if draw_by == "uniform":
         return graph.add_input("uniform", graph.dtype, "rows")
     if draw_by == "integers":
@@ -214,13 +213,17 @@ def _uniforms(
         return uniforms(graph, hash_text(graph, graph.add_input("ids", np.str_, "rows"), key))
     if table is not None:
         return uniforms(graph, table.hashes(key))
-    numbers = step.policy_.cost.n_classes is None
-    scaled = scaled_scores(graph, step.policy_, rows.scores) if numbers else rows.scores
+    graph = graph.in_double()  # in a graph of single precision, too: a hash has no use for nearly the same
+    given = [graph.cast(name, np.float64) for name in (SCORES, PROBA)]
+    rows = checked_rows(
+        graph, policy, given[0] if policy.cost.n_classes else graph.column(given[0]), given[1]
+    )
+    scaled = rows.scores if policy.cost.n_classes else scaled_scores(graph, policy, rows.scores)
     return uniforms(graph, hash_rows(graph, scaled, rows.group_proba, key))
 
 
 def _metadata(
-    model: Any, step: ParityPostprocessor, wish: Wish, kinds: dict[Any, str] | None
+    model: Any, step: ParityPostprocessor, wish: Wish, kinds: dict[Any, str] | None, single: list[str]
 ) -> dict[str, str]:
     """Facts of the model card that a fitted model knows by itself, as text and JSON."""
     classes = getattr(model, "classes_", None)
@@ -228,7 +231,11 @@ def _metadata(
         "evenhand": __version__,
         "model": type(model).__name__,
         "opset": OPSET,
-        "takes": "scores, group_proba" if kinds is None else {str(name): kind for name, kind in kinds.items()},
+        "precision": np.dtype(wish.dtype).name,
+        "parts_in_single_precision": single,
+        "takes": "scores, group_proba"
+        if kinds is None
+        else {str(name): kind for name, kind in kinds.items()},
         "outputs": list(wish.outputs),
         "draw_by": wish.draw_by if "draw" in wish.outputs else None,
         "q": wish.q if "quantile" in wish.outputs else None,
@@ -242,5 +249,8 @@ def _metadata(
         "promise": model._promise_text(),
         "certificate": model.certificate_.to_dict(),
     }
-    texts = {name: value if isinstance(value, str) else json.dumps(value, default=str) for name, value in facts.items()}
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value, default=str)
+        for name, value in facts.items()
+    }
     return {f"evenhand.{name}" if name != "evenhand" else name: text for name, text in texts.items()}

@@ -1,6 +1,8 @@
 """A graph of ONNX operators in the making: nodes, constants, inputs and outputs."""
 
 from collections.abc import Callable, Sequence
+from copy import copy
+from itertools import count
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -36,9 +38,10 @@ class Graph:
         self.inputs: list[Any] = []
         self.outputs: list[Any] = []
         self.domains: set[str] = set() if parent is None else parent.domains
+        self.single_parts: list[str] = []  # models that are in single precision in a graph of double
         self._parent = parent
         self._constants: dict[Any, tuple[str, Any]] = {}
-        self._count = 0
+        self._numbers = count(1)
 
     @property
     def number_type(self) -> int:
@@ -56,8 +59,7 @@ class Graph:
         """A name that no other tensor has."""
         if self._parent is not None:
             return self._parent.new_name(hint)
-        self._count += 1
-        return f"evenhand/{hint}_{self._count}"  # no column of a table is called so
+        return f"evenhand/{hint}_{next(self._numbers)}"  # no column of a table is called so
 
     def constant(self, value: AnyArray | float | int) -> str:
         """A constant tensor; equal ones are stored once."""
@@ -78,7 +80,9 @@ class Graph:
         """Add an operator of one output."""
         return self.ops(kind, 1, *inputs, domain=domain, **attributes)[0]
 
-    def ops(self, kind: str, n_outputs: int, *inputs: Value, domain: str = "", **attributes: Any) -> list[str]:
+    def ops(
+        self, kind: str, n_outputs: int, *inputs: Value, domain: str = "", **attributes: Any
+    ) -> list[str]:
         """Add an operator of several outputs."""
         names = [each if isinstance(each, str) else self.constant(each) for each in inputs]
         outputs = [self.new_name(kind) for _ in range(n_outputs)]
@@ -89,10 +93,20 @@ class Graph:
 
     def add_input(self, name: str, dtype: Any, *shape: int | str) -> str:
         """Declare an input; text in the shape stands for any size."""
-        known = [each.name for each in self.inputs]
-        if name not in known:
-            self.inputs.append(self.onnx.helper.make_tensor_value_info(name, self.type_of(dtype), shape))
+        if name in self.input_names():
+            raise ValueError(f"Two inputs of the graph would be called {name!r}: rename that column.")
+        self.inputs.append(self.onnx.helper.make_tensor_value_info(name, self.type_of(dtype), shape))
         return name
+
+    def input_names(self) -> list[str]:
+        """Names of the inputs so far."""
+        return [each.name for each in self.inputs]
+
+    def in_double(self) -> "Graph":
+        """The same graph, whose further numbers are in double precision."""
+        view = copy(self)
+        view.dtype = np.dtype(np.float64)
+        return view
 
     def add_output(self, name: str, value: str, dtype: Any, *shape: int | str) -> None:
         """Declare a tensor to be an output, by a name of its own."""
@@ -132,6 +146,14 @@ class Graph:
         """Tables side by side."""
         return parts[0] if len(parts) == 1 else self.op("Concat", *parts, axis=axis)
 
+    def product(self, table: str, matrix: AnyArray, offset: AnyArray | None = None) -> str:
+        """Rows times a matrix, plus an offset, in the graph's own precision.
+
+        Not by MatMul: ONNX Runtime takes a factor beside it into the operator, rounded to single precision.
+        """
+        parts = [part.astype(self.dtype) for part in (matrix, offset) if part is not None]
+        return self.op("Gemm", table, *parts)
+
     def fail_where(self, bad: str, value: str) -> str:
         """Integers as they are, but where some are bad the whole run fails: there is no other way to refuse."""
         beyond = self.op("Where", bad, np.int64(2), np.int64(0))  # no place of a table of one
@@ -165,7 +187,9 @@ class Graph:
         imports = [helper.make_opsetid(each, versions[each]) for each in ("", *sorted(self.domains))]
         constants = [tensor for _, tensor in self._constants.values()]
         graph = helper.make_graph(self.nodes, name, self.inputs, self.outputs, constants)
-        model = helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION, producer_name="evenhand")
+        model = helper.make_model(
+            graph, opset_imports=imports, ir_version=IR_VERSION, producer_name="evenhand"
+        )
         helper.set_model_props(model, metadata)
         self.onnx.checker.check_model(model)
         return model

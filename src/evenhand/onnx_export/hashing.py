@@ -165,7 +165,9 @@ def _text_words(graph: Graph, text: str) -> tuple[str, str]:
     places, values = graph.join([flat[0], last]), graph.join([flat[1], length])
     widths = graph.op("Reshape", graph.op("Add", width, np.int64(1)), np.array([1]))
     shape = graph.join([graph.number_of_rows(codes), widths], axis=0)
-    empty = graph.op("ConstantOfShape", shape, value=graph.onnx.numpy_helper.from_array(np.zeros(1, np.uint64)))
+    empty = graph.op(
+        "ConstantOfShape", shape, value=graph.onnx.numpy_helper.from_array(np.zeros(1, np.uint64))
+    )
     placed = graph.op("ScatterElements", empty, places, values, axis=1)
     kept = graph.op("Slice", placed, np.array([0]), np.array([-1]), np.array([1]))
     return _pack(graph, kept), graph.flat(n_words)

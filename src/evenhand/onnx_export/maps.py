@@ -52,8 +52,7 @@ def jointly_calibrated(graph: Graph, calibrator: JointCalibrator, inputs: str) -
     inside = graph.op("Min", inside, number(calibrator.high))
     standard = graph.op("Div", graph.op("Sub", inside, number(calibrator.centre)), number(calibrator.scale))
     terms = _terms(graph, standard, calibrator)
-    values = graph.op("MatMul", terms, number(calibrator.coefficients.T))
-    values = graph.op("Add", values, number(calibrator.offsets))
+    values = graph.product(terms, calibrator.coefficients.T, calibrator.offsets)
     if calibrator.link == "shift":
         return graph.op("Add", graph.columns(inputs, [0]), values)
     return _softmax(graph, values, len(calibrator.offsets))

@@ -67,13 +67,11 @@ def _linear(graph: Graph, model: Any, table: Table) -> str:
     slopes = np.asarray(model.coef_, np.float64).reshape(-1, table.width)
     if len(slopes) != 1:
         raise NoConverterError(f"{type(model).__name__} of several outcomes")
-    product = graph.op("MatMul", table.numbers(), slopes.T.astype(graph.dtype))
-    return graph.op("Add", product, float(np.ravel(model.intercept_)[0]))
+    return graph.product(table.numbers(), slopes.T, np.asarray(model.intercept_, np.float64).reshape(1))
 
 
 def _logistic(graph: Graph, model: Any, table: Table) -> str:
-    product = graph.op("MatMul", table.numbers(), model.coef_.T.astype(graph.dtype))
-    raw = graph.op("Add", product, np.asarray(model.intercept_, graph.dtype))
+    raw = graph.product(table.numbers(), model.coef_.T, np.asarray(model.intercept_))
     return sigmoid_pair(graph, raw) if len(model.classes_) == 2 else softmax(graph, raw)
 
 
@@ -185,7 +183,9 @@ def _text_codes(graph: Graph, column: str, categories: AnyArray, mapping: AnyArr
     return graph.op("Where", graph.op("Less", known, np.int64(0)), np.int64(rare), known)
 
 
-def _number_codes(graph: Graph, column: str, categories: AnyArray, mapping: AnyArray, rare: int | None) -> str:
+def _number_codes(
+    graph: Graph, column: str, categories: AnyArray, mapping: AnyArray, rare: int | None
+) -> str:
     """The same for a column of numbers."""
     values = np.asarray(categories, np.float64)
     same = graph.op("Equal", column, np.where(np.isnan(values), 0.0, values).astype(graph.dtype))

@@ -13,6 +13,7 @@ from evenhand.dual.floors import RateFloor
 from evenhand.dual.imbalance import ImbalanceModel, stratum_sums
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.onnx_export.graph import Graph
+from evenhand.onnx_export.single import Pair, joined, linear, minus, number_pair, ratio, shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class StepRows:
 
     scores: str  # (n_rows, 1), or class probabilities (n_rows, n_classes)
     group_proba: str  # (n_rows, n_groups)
+    scores_rest: str | None = None  # what single precision leaves out of them, where it is known
+    proba_rest: str | None = None
 
 
 def normalised(graph: Graph, proba: str, n_columns: int) -> str:
@@ -31,38 +34,82 @@ def normalised(graph: Graph, proba: str, n_columns: int) -> str:
 
 def checked_rows(graph: Graph, policy: SoftmaxPolicy, scores: str, group_proba: str) -> StepRows:
     """Rows after what `predict` does to those that a user gives."""
+    found = Pair(scores), Pair(graph.op("Max", group_proba, 0.0))
     n_groups, n_classes = len(policy.group_prior), policy.cost.n_classes
-    if n_classes is not None:
-        scores = normalised(graph, scores, n_classes)
-    if policy.strata is None:
-        return StepRows(scores, normalised(graph, group_proba, n_groups))
-    return StepRows(scores, graph.op("Max", group_proba, 0.0))
+    sizes = n_classes, n_groups if policy.strata is None else None
+    eta, tau = (
+        pair if size is None else _shares(graph, pair.high, size)
+        for pair, size in zip(found, sizes, strict=True)
+    )
+    return StepRows(eta.high, tau.high, eta.low, tau.low)
+
+
+def _shares(graph: Graph, proba: str, n_columns: int) -> Pair:
+    """Each row divided by its sum, with what single precision leaves out."""
+    if graph.dtype == np.float64:
+        return Pair(normalised(graph, proba, n_columns))
+    return shares(graph, graph.op("Max", proba, 0.0), n_columns)
 
 
 def scaled_scores(graph: Graph, policy: SoftmaxPolicy, scores: str) -> str:
     """Scores on the scale where the atoms span [-1, 1]."""
-    centre, half_width = policy.grid.centre, policy.grid.half_width
-    return graph.op("Div", _less(graph, scores, centre), half_width)
+    return graph.op("Div", graph.op("Sub", scores, policy.grid.centre), policy.grid.half_width)
 
 
 def logits(graph: Graph, policy: SoftmaxPolicy, rows: StepRows) -> str:
     """Logits of the policy, (n_rows, n_atoms), up to one number for each row."""
+    if graph.dtype == np.float32:
+        return _single_logits(graph, policy, rows)
     kept = _imbalance(graph, policy, rows.group_proba)
-    cost = type(policy.cost)
-    if graph.dtype == np.float64 and cost in (Squared, CostMatrix, RateFloor):
+    if type(policy.cost) in LINEAR:
         features = _linear_features(graph, policy, rows.scores)
         loadings, offset = (part * LOG_2 for part in policy.logits())
-        return graph.op("Add", graph.op("MatMul", graph.join([kept, features]), loadings.T), offset)
-    imbalance = ImbalanceModel.from_prior(policy.group_prior, policy.strata)
-    slopes = (policy.tilt @ imbalance.mixing.T).T
-    tilt = graph.op("MatMul", kept, slopes.astype(graph.dtype))
-    costs = COSTS[cost](graph, policy, rows.scores)
+        return graph.product(graph.join([kept, features]), loadings.T, offset)
+    tilt = graph.product(kept, _slopes(policy))
+    costs = COSTS[type(policy.cost)](graph, policy, rows.scores)
     return graph.op("Mul", graph.op("Sub", tilt, costs), policy.temperature)
+
+
+def _slopes(policy: SoftmaxPolicy) -> FloatArray:
+    """What the imbalance of each kept group adds to each atom, (n_kept, n_atoms)."""
+    return (policy.tilt @ ImbalanceModel.from_prior(policy.group_prior, policy.strata).mixing.T).T
+
+
+def _single_logits(graph: Graph, policy: SoftmaxPolicy, rows: StepRows) -> str:
+    """The same in single precision, by `evenhand.onnx_export.single`."""
+    model = ImbalanceModel.from_prior(policy.group_prior, policy.strata)
+    n_groups, slopes = len(policy.group_prior), _slopes(policy)
+    at_zero = model.kept_rows(np.zeros((1, n_groups)))  # the imbalance is a constant and a part linear in tau
+    loadings = (model.kept_rows(np.eye(n_groups)) - at_zero).T @ slopes
+    offset = at_zero[:, 0] @ slopes
+    features = [Pair(rows.group_proba, rows.proba_rest)]
+    is_linear = type(policy.cost) in LINEAR
+    if is_linear:
+        cost = policy.cost.model(policy.grid)
+        loadings, offset = np.concatenate([loadings, cost.loadings.T]), offset + cost.offset
+        features.append(_single_features(graph, policy, rows))
+    found = linear(graph, joined(graph, features), loadings, offset)
+    assert found.low is not None
+    lead = found.high
+    if not is_linear:
+        lead = graph.op("Sub", lead, COSTS[type(policy.cost)](graph, policy, rows.scores))
+    top = graph.op("ReduceMax", lead, np.array([1]), keepdims=1)
+    whole = graph.op("Add", graph.op("Sub", lead, top), found.low)
+    return graph.op("Mul", whole, policy.temperature)
+
+
+def _single_features(graph: Graph, policy: SoftmaxPolicy, rows: StepRows) -> Pair:
+    """The part of a linear cost that belongs to the rows, as a pair."""
+    if isinstance(policy.cost, CostMatrix):
+        others, low = np.arange(1, len(policy.cost.matrix)), rows.scores_rest
+        return Pair(graph.columns(rows.scores, others), None if low is None else graph.columns(low, others))
+    near = minus(graph, _clipped(graph, policy, rows.scores), policy.grid.centre)
+    return ratio(graph, near, number_pair(graph, policy.grid.half_width))
 
 
 def require_cost(cost: Cost) -> None:
     """Refuse a cost that has no graph."""
-    if type(cost) not in COSTS:
+    if type(cost) not in (*LINEAR, *COSTS):
         named = getattr(getattr(cost, "function", None), "__name__", type(cost).__name__)
         raise TypeError(
             f"The cost {named} has no form in ONNX: only the costs of evenhand itself (squared, absolute, "
@@ -107,29 +154,9 @@ def _clipped(graph: Graph, policy: SoftmaxPolicy, scores: str) -> str:
     return graph.op("Clip", scores, *limits)
 
 
-def _less(graph: Graph, value: str, number: float | FloatArray) -> str:
-    """The value less a number, which in single precision is taken in two parts."""
-    high = np.asarray(number, graph.dtype)
-    low = np.asarray(number - high.astype(np.float64), graph.dtype)
-    near = graph.op("Sub", value, high)
-    return graph.op("Sub", near, low) if low.any() else near
-
-
-def _squared(graph: Graph, policy: SoftmaxPolicy, scores: str) -> str:
-    """Not multiplied out: near atoms would otherwise be told apart by differences of large numbers."""
-    away = _less(graph, scaled_scores(graph, policy, _clipped(graph, policy, scores)), policy.grid.normalised())
-    return graph.op("Mul", away, away)
-
-
-def _matrix(graph: Graph, policy: SoftmaxPolicy, scores: str) -> str:
-    model = policy.cost.model(policy.grid)
-    gain = graph.op("MatMul", _linear_features(graph, policy, scores), model.loadings.T.astype(graph.dtype))
-    return graph.op("Neg", graph.op("Add", gain, model.offset.astype(graph.dtype)))
-
-
 def _away(graph: Graph, policy: SoftmaxPolicy, scores: str) -> str:
     """Scores less atoms, in the user's units, (n_rows, n_atoms)."""
-    return _less(graph, _clipped(graph, policy, scores), policy.grid.atoms)
+    return graph.op("Sub", _clipped(graph, policy, scores), policy.grid.atoms.astype(graph.dtype))
 
 
 def _in_units(graph: Graph, policy: SoftmaxPolicy, costs: str) -> str:
@@ -155,10 +182,8 @@ def _huber(graph: Graph, policy: SoftmaxPolicy, scores: str) -> str:
     return _in_units(graph, policy, graph.op("Where", inside, graph.op("Mul", away, away), line))
 
 
+LINEAR = (Squared, CostMatrix, RateFloor)  # costs that are linear in what they know of a row
 COSTS: dict[type, Callable[[Graph, SoftmaxPolicy, str], str]] = {
-    Squared: _squared,
-    CostMatrix: _matrix,
-    RateFloor: _matrix,
     Absolute: _absolute,
     Pinball: _pinball,
     Huber: _huber,
@@ -183,8 +208,10 @@ class Answers:
     def mean(self) -> str:
         """Mean of each row, (n_rows,)."""
         graph, grid = self.graph, self.policy.grid
-        means = graph.op("MatMul", self.pmf(), grid.normalised().astype(graph.dtype)[:, None])
-        return graph.op("Add", graph.flat(graph.op("Mul", means, grid.half_width)), grid.centre)
+        means = graph.product(
+            self.pmf(), grid.half_width * grid.normalised()[:, None], np.array([grid.centre])
+        )
+        return graph.flat(means)
 
     def mode(self) -> str:
         """Place of the likeliest atom of each row, (n_rows,)."""

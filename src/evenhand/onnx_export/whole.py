@@ -67,7 +67,7 @@ def _in_places(graph: Graph, proba: str, places: list[int], n_columns: int) -> s
     """Columns in their places; those that a model has not seen have no probability."""
     if places == list(range(n_columns)):
         return proba
-    return graph.op("MatMul", proba, np.eye(n_columns)[places].astype(graph.dtype))
+    return graph.product(proba, np.eye(n_columns)[places])
 
 
 def _group_proba(graph: Graph, model: GroupModel, table: Table) -> str:
