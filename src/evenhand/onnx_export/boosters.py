@@ -109,9 +109,7 @@ def _lightgbm_tree(root: dict[str, Any], graph: Graph) -> Tree:
             children.append((0, 0))
             continue
         if node["decision_type"] != "<=" or node["missing_type"] not in ("None", "NaN"):
-            raise NoConverterError(
-                "a model of LightGBM with categorical features, or zeros for missing values"
-            )
+            raise NoConverterError("a model of LightGBM with categories, or with zeros for missing values")
         children.append((len(nodes), len(nodes) + 1))
         nodes += [node["left_child"], node["right_child"]]
     leaves = np.array(["left_child" not in node for node in nodes])

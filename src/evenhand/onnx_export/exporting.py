@@ -215,10 +215,10 @@ def _uniforms(graph: Graph, step: ParityPostprocessor, draw_by: str, table: Tabl
         return uniforms(graph, table.hashes(key))
     graph = graph.in_double()  # in a graph of single precision, too: a hash has no use for nearly the same
     given = [graph.cast(name, np.float64) for name in (SCORES, PROBA)]
-    rows = checked_rows(
-        graph, policy, given[0] if policy.cost.n_classes else graph.column(given[0]), given[1]
-    )
-    scaled = rows.scores if policy.cost.n_classes else scaled_scores(graph, policy, rows.scores)
+    if policy.cost.n_classes is None:
+        given[0] = graph.column(given[0])
+    rows = checked_rows(graph, policy, *given)
+    scaled = scaled_scores(graph, policy, rows.scores) if policy.cost.n_classes is None else rows.scores
     return uniforms(graph, hash_rows(graph, scaled, rows.group_proba, key))
 
 
@@ -233,9 +233,7 @@ def _metadata(
         "opset": OPSET,
         "precision": np.dtype(wish.dtype).name,
         "parts_in_single_precision": single,
-        "takes": "scores, group_proba"
-        if kinds is None
-        else {str(name): kind for name, kind in kinds.items()},
+        "columns": None if kinds is None else {str(name): kind for name, kind in kinds.items()},
         "outputs": list(wish.outputs),
         "draw_by": wish.draw_by if "draw" in wish.outputs else None,
         "q": wish.q if "quantile" in wish.outputs else None,
@@ -249,8 +247,9 @@ def _metadata(
         "promise": model._promise_text(),
         "certificate": model.certificate_.to_dict(),
     }
-    texts = {
-        name: value if isinstance(value, str) else json.dumps(value, default=str)
+    return {
+        name if name == "evenhand" else f"evenhand.{name}": (
+            value if isinstance(value, str) else json.dumps(value, default=str)
+        )
         for name, value in facts.items()
     }
-    return {f"evenhand.{name}" if name != "evenhand" else name: text for name, text in texts.items()}

@@ -155,7 +155,7 @@ class Graph:
         return self.op("Gemm", table, *parts)
 
     def fail_where(self, bad: str, value: str) -> str:
-        """Integers as they are, but where some are bad the whole run fails: there is no other way to refuse."""
+        """Integers as they are; where any are bad the whole run fails, since a graph cannot say why."""
         beyond = self.op("Where", bad, np.int64(2), np.int64(0))  # no place of a table of one
         return self.op("Add", value, self.op("Gather", np.zeros(1, np.int64), beyond))
 

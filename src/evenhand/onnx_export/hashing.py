@@ -47,21 +47,25 @@ def hash_rows(graph: Graph, scaled: str, group_proba: str, key: HashArray) -> st
 def hash_features(graph: Graph, words: str, n_columns: int, key: HashArray) -> str:
     """Hash of rows of cells, (n_rows, n_columns) words: place and word of each that is not zero."""
     cells = graph.op("Transpose", words, perm=[1, 0])
-    shape = _shape_of_one_word(graph, cells)
-    there = graph.op("Not", graph.op("Equal", cells, word(0)))  # (n_columns, n_rows)
+    one_word = _shape_of_one_word(graph, cells)
+    not_zero = graph.cast(graph.op("Not", graph.op("Equal", cells, word(0))), np.int64)
     places = graph.op("Expand", np.arange(n_columns, dtype=np.uint64)[:, None], graph.op("Shape", cells))
-    pairs = graph.op("Concat", graph.op("Unsqueeze", places, np.array([1])),
-                     graph.op("Unsqueeze", cells, np.array([1])), axis=1)  # fmt: skip
-    stacked = graph.op("Reshape", pairs, graph.join([np_int(graph, 2 * n_columns), _last(graph, cells)], 0))
-    both = graph.op("Reshape", graph.op("Tile", graph.op("Unsqueeze", graph.cast(there, np.int64), np.array([1])),
-                    np.array([1, 2, 1])), graph.op("Shape", stacked))  # fmt: skip
-    counted = graph.op("ReduceSum", both, np.array([0]), keepdims=1)
+    pairs = _in_turns(graph, places, cells, n_columns)
+    there = _in_turns(graph, not_zero, not_zero, n_columns)
+    counted = graph.op("ReduceSum", there, np.array([0]), keepdims=1)
     n_bytes = graph.op("Mul", graph.op("Add", counted, np.int64(1)), np.int64(8))
     length = graph.op("BitwiseAnd", graph.cast(n_bytes, np.uint64), word(255))
-    head = graph.op("Expand", np.array([[TABLE_TAG | n_columns << 8]], np.uint64), shape)
-    all_words = graph.join([head, stacked, _length_word(graph, length)], axis=0)
-    always = graph.op("Expand", np.array([[1]], np.int64), shape)
-    return siphash(graph, all_words, graph.join([always, both, always], axis=0), key)
+    head = graph.op("Expand", np.array([[TABLE_TAG | n_columns << 8]], np.uint64), one_word)
+    always = graph.op("Expand", np.array([[1]], np.int64), one_word)
+    message = graph.join([head, pairs, _length_word(graph, length)], axis=0)
+    return siphash(graph, message, graph.join([always, there, always], axis=0), key)
+
+
+def _in_turns(graph: Graph, one: str, other: str, n_columns: int) -> str:
+    """Rows of two tables of shape (n_columns, n_rows) in turns, (2 n_columns, n_rows)."""
+    both = [graph.op("Unsqueeze", table, np.array([1])) for table in (one, other)]
+    shape = graph.join([np_int(graph, 2 * n_columns), _last(graph, one)], axis=0)
+    return graph.op("Reshape", graph.join(both), shape)
 
 
 def np_int(graph: Graph, value: int) -> str:
@@ -165,9 +169,7 @@ def _text_words(graph: Graph, text: str) -> tuple[str, str]:
     places, values = graph.join([flat[0], last]), graph.join([flat[1], length])
     widths = graph.op("Reshape", graph.op("Add", width, np.int64(1)), np.array([1]))
     shape = graph.join([graph.number_of_rows(codes), widths], axis=0)
-    empty = graph.op(
-        "ConstantOfShape", shape, value=graph.onnx.numpy_helper.from_array(np.zeros(1, np.uint64))
-    )
+    empty = graph.op("Expand", np.zeros((1, 1), np.uint64), shape)
     placed = graph.op("ScatterElements", empty, places, values, axis=1)
     kept = graph.op("Slice", placed, np.array([0]), np.array([-1]), np.array([1]))
     return _pack(graph, kept), graph.flat(n_words)

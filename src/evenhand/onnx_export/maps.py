@@ -43,7 +43,7 @@ def joint_inputs(graph: Graph, scores: str, n_classes: int | None, proba: Sequen
 
 
 def jointly_calibrated(graph: Graph, calibrator: JointCalibrator, inputs: str) -> str:
-    """Probabilities, (n_rows, n_outputs), or scores, (n_rows, 1), after a polynomial of what both models say."""
+    """Probabilities, (n_rows, n_outputs), or scores, (n_rows, 1), after a map of what both models say."""
 
     def number(values: FloatArray) -> FloatArray:
         return values.astype(graph.dtype)

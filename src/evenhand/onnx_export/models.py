@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_classifier
 
 from evenhand._utils.missing import is_missing
 from evenhand._utils.typing import AnyArray
@@ -19,10 +18,28 @@ from evenhand.onnx_export.tables import TEXT, NoConverterError, Table, column_pl
 from evenhand.onnx_export.trees import TREE_MODELS, sigmoid_pair, softmax
 
 LINEAR = (
-    "ARDRegression BayesianRidge ElasticNet ElasticNetCV HuberRegressor Lars LarsCV Lasso LassoCV LassoLars "
-    "LassoLarsCV LassoLarsIC LinearRegression LinearSVR OrthogonalMatchingPursuit OrthogonalMatchingPursuitCV "
-    "QuantileRegressor Ridge RidgeCV SGDRegressor TheilSenRegressor"
-).split()
+    "ARDRegression",
+    "BayesianRidge",
+    "ElasticNet",
+    "ElasticNetCV",
+    "HuberRegressor",
+    "Lars",
+    "LarsCV",
+    "Lasso",
+    "LassoCV",
+    "LassoLars",
+    "LassoLarsCV",
+    "LassoLarsIC",
+    "LinearRegression",
+    "LinearSVR",
+    "OrthogonalMatchingPursuit",
+    "OrthogonalMatchingPursuitCV",
+    "QuantileRegressor",
+    "Ridge",
+    "RidgeCV",
+    "SGDRegressor",
+    "TheilSenRegressor",
+)
 
 
 def model_output(graph: Graph, model: Any, table: Table) -> str:

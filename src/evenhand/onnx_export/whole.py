@@ -1,4 +1,4 @@
-"""A whole estimator as a graph: raw columns in, scores and group probabilities as the parity step takes them."""
+"""A whole estimator as a graph: from raw columns to what the parity step takes."""
 
 from collections.abc import Sequence
 from typing import Any
