@@ -10,7 +10,7 @@ import numpy as np
 from evenhand._utils.optional import import_optional
 from evenhand._utils.typing import AnyArray
 
-Value: TypeAlias = str | AnyArray | float | int  # a tensor of the graph by its name, or a constant
+Value: TypeAlias = str | AnyArray | np.generic | float | int  # a tensor by its name, or a constant
 
 OPSET = 20  # of the operators; ONNX Runtime 1.17 and later run it
 ML_OPSET = 3  # of those for trees and labels: the newest that skl2onnx writes
@@ -61,7 +61,7 @@ class Graph:
             return self._parent.new_name(hint)
         return f"evenhand/{hint}_{next(self._numbers)}"  # no column of a table is called so
 
-    def constant(self, value: AnyArray | float | int) -> str:
+    def constant(self, value: AnyArray | np.generic | float | int) -> str:
         """A constant tensor; equal ones are stored once."""
         if self._parent is not None:
             return self._parent.constant(value)
