@@ -22,7 +22,9 @@ class Graphs:
         path = self.folder / "model.onnx"
         eh.export_onnx(model, path, output, **settings)
         session = open_graph(path)
-        return dict(zip([each.name for each in session.get_outputs()], session.run(None, inputs), strict=True))
+        return dict(
+            zip([each.name for each in session.get_outputs()], session.run(None, inputs), strict=True)
+        )
 
 
 def column_inputs(frame):

@@ -1,4 +1,4 @@
-"""The hash of draws inside a graph, bit for bit: floats against NumPy's view of them, rows against `predict`'s."""
+"""The hash of draws inside a graph, bit for bit: floats as NumPy views them, rows as `predict` does."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,9 @@ def answer(graph, inputs):
     data = graph.model("test", {}).SerializeToString()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"]).run(None, inputs)[0]
+    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"]).run(None, inputs)[
+        0
+    ]
 
 
 def test_bits_of_floats_are_those_of_numpy():

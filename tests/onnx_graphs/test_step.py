@@ -80,7 +80,9 @@ def test_scores_far_from_zero_keep_their_digits_in_single_precision(graphs):
 
 def test_atoms_of_ones_own_take_scores_without_bounds(graphs):
     data = make_population(1000, n_groups=2, random_state=0)
-    model = ParityPostprocessor(atoms=[-1.0, -0.3, 0.0, 0.7, 2.0], beta=3.0).fit(data.scores, data.group_proba)
+    model = ParityPostprocessor(atoms=[-1.0, -0.3, 0.0, 0.7, 2.0], beta=3.0).fit(
+        data.scores, data.group_proba
+    )
     scores = np.concatenate([data.scores, [1e6, -1e6, 50.0]])
     proba = np.concatenate([data.group_proba, data.group_proba[:3]])
     assert check(graphs, model, scores, proba) < 1e-4
