@@ -88,13 +88,16 @@ PAIRS = {
     "xgboost": xgboost_pair,
 }
 TAKE_GAPS = ("forest", "extra trees", "histogram boosting", "lightgbm", "xgboost")
-
 TAKE_ANY_NUMBER = ("histogram boosting", "lightgbm")
+# The C library's exponential in single precision, which XGBoost calls, is not always rounded to the nearest:
+# in one row of 20 000 a probability of the group differs in its last bit, 6e-8.
+NEAR_XGBOOST = 1e-5
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_models_of_scores_and_groups_answer_as_they_do_here(name, graphs):
-    data, new = (make_population(n, n_groups=2, random_state=n) for n in (N_FIT, N_ROWS))
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_models_of_scores_and_groups_answer_as_they_do_here(name, n_groups, graphs):
+    data, new = (make_population(n, n_groups=n_groups, random_state=n) for n in (N_FIT, N_ROWS))
     X, rows = data.data, new.data
     if name in TAKE_GAPS:
         X, rows = with_gaps(X, 0), with_gaps(rows, 1)
@@ -105,7 +108,7 @@ def test_models_of_scores_and_groups_answer_as_they_do_here(name, graphs):
         rows[:3] = [[1e300] * 4, [-1e300] * 4, [0.0] * 4]
     on_thresholds = np.unique(X[~np.isnan(X).any(axis=1)], axis=0)  # where trees turn
     rows = np.concatenate([rows, on_thresholds, np.nextafter(on_thresholds, np.inf)])
-    check(graphs, model, rows, {"X": rows})
+    check(graphs, model, rows, {"X": rows}, NEAR_XGBOOST if name == "xgboost" else NEAR)
 
 
 def people(n_rows, seed):

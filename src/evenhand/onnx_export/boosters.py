@@ -35,7 +35,7 @@ def xgboost_model(graph: Graph, model: Any, table: Table) -> str:
     if objective != "multi:softprob":
         raise NoConverterError(f"a model of XGBoost with the objective {objective!r}")
     starts = np.broadcast_to(start, n_classes)
-    return softmax(graph, graph.cast(_single_sums(graph, values, starts), graph.dtype))
+    return _single_softmax(graph, _single_sums(graph, values, starts))
 
 
 def _xgboost_tree(tree: dict[str, Any]) -> Tree:
@@ -77,6 +77,15 @@ def _single_sigmoid(graph: Graph, raw: str) -> str:
     second = graph.op("Div", np.float32(1.0), graph.op("Add", power, np.float32(1.0)))
     both = graph.join([graph.op("Sub", np.float32(1.0), second), second])
     return graph.cast(both, graph.dtype)
+
+
+def _single_softmax(graph: Graph, raw: str) -> str:
+    """The same for several classes: only the sum is in double precision, and rounded before it divides."""
+    top = graph.op("ReduceMax", raw, np.array([1]), keepdims=1)
+    powers = graph.op("Exp", graph.cast(graph.op("Sub", raw, top), np.float64))
+    rounded = graph.cast(powers, np.float32)
+    total = graph.op("ReduceSum", graph.cast(rounded, np.float64), np.array([1]), keepdims=1)
+    return graph.cast(graph.op("Div", rounded, graph.cast(total, np.float32)), graph.dtype)
 
 
 def lightgbm_model(graph: Graph, model: Any, table: Table) -> str:

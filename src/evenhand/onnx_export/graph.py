@@ -12,7 +12,7 @@ from evenhand._utils.typing import AnyArray
 
 Value: TypeAlias = str | AnyArray | np.generic | float | int  # a tensor by its name, or a constant
 
-OPSET = 20  # of the operators; ONNX Runtime 1.17 and later run it
+OPSET = 20  # of the operators; ONNX Runtime 1.18 and later run it
 ML_OPSET = 3  # of those for trees and labels: the newest that skl2onnx writes
 IR_VERSION = 9
 ML = "ai.onnx.ml"

@@ -1,8 +1,9 @@
 """The keyed hash of draws as a graph, bit for bit that of `evenhand._kernels.hashing`.
 
 SipHash-2-4 works on 64-bit words: here all rows at once, word by word, with a mask of the words that a row
-has. ONNX Runtime adds, shifts and combines uint64 with wrap-around, but has no way to choose between two of
-them, nor to see a float's bits; both are done by arithmetic.
+has. ONNX Runtime shifts and combines uint64; its version 1.18 does not add or compare them, where int64 has the
+same bits and wraps around. It has no way to choose between two words, nor to see a float's bits: both are
+done by arithmetic.
 """
 
 from functools import cache
@@ -48,7 +49,8 @@ def hash_features(graph: Graph, words: str, n_columns: int, key: HashArray) -> s
     """Hash of rows of cells, (n_rows, n_columns) words: place and word of each that is not zero."""
     cells = graph.op("Transpose", words, perm=[1, 0])
     one_word = _shape_of_one_word(graph, cells)
-    not_zero = graph.cast(graph.op("Not", graph.op("Equal", cells, word(0))), np.int64)
+    zero = graph.op("Equal", graph.cast(cells, np.int64), np.int64(0))
+    not_zero = graph.cast(graph.op("Not", zero), np.int64)
     places = graph.op("Expand", np.arange(n_columns, dtype=np.uint64)[:, None], graph.op("Shape", cells))
     pairs = _in_turns(graph, places, cells, n_columns)
     there = _in_turns(graph, not_zero, not_zero, n_columns)
@@ -252,6 +254,11 @@ def _choose(graph: Graph, mask: str, new: str, old: str) -> str:
     return graph.op("BitwiseXor", old, changed)
 
 
+def _add(graph: Graph, one: str, other: str) -> str:
+    signed = [graph.cast(each, np.int64) for each in (one, other)]
+    return graph.cast(graph.op("Add", *signed), np.uint64)
+
+
 def _rotate(graph: Graph, value: str, bits: int) -> str:
     up = graph.op("BitShift", value, word(bits), direction="LEFT")
     down = graph.op("BitShift", value, word(64 - bits), direction="RIGHT")
@@ -263,10 +270,10 @@ def _rounds(graph: Graph, v0: str, v1: str, v2: str, v3: str, count: int) -> tup
         return graph.op("BitwiseXor", _rotate(graph, value, bits), other)
 
     for _ in range(count):
-        v0, v2 = graph.op("Add", v0, v1), graph.op("Add", v2, v3)
+        v0, v2 = _add(graph, v0, v1), _add(graph, v2, v3)
         v1, v3 = xor_rotated(v1, 13, v0), xor_rotated(v3, 16, v2)
         v0 = _rotate(graph, v0, 32)
-        v2, v0 = graph.op("Add", v2, v1), graph.op("Add", v0, v3)
+        v2, v0 = _add(graph, v2, v1), _add(graph, v0, v3)
         v1, v3 = xor_rotated(v1, 17, v2), xor_rotated(v3, 21, v0)
         v2 = _rotate(graph, v2, 32)
     return v0, v1, v2, v3

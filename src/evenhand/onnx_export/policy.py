@@ -15,6 +15,8 @@ from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.onnx_export.graph import Graph
 from evenhand.onnx_export.single import Pair, joined, linear, minus, number_pair, ratio, shares
 
+LOWEST_LOGIT = {4: -80.0, 8: -690.0}  # of the likeliest atom's zero, by the bytes of a number
+
 
 @dataclass(frozen=True, slots=True)
 class StepRows:
@@ -197,7 +199,9 @@ class Answers:
         self.graph, self.policy = graph, policy
         found = logits(graph, policy, rows)
         top = graph.op("ReduceMax", found, np.array([1]), keepdims=1)
-        self._powers = graph.op("Exp", graph.op("Sub", found, top))
+        # Lower powers are as good as zero, and exponentials that underflow take several times as long.
+        below = graph.op("Max", graph.op("Sub", found, top), LOWEST_LOGIT[graph.dtype.itemsize])
+        self._powers = graph.op("Exp", below)
         self._running: str | None = None
 
     def pmf(self) -> str:
