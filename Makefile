@@ -63,7 +63,7 @@ $(TORCH_READY): constraints.txt pyproject.toml
 	$(TORCH_BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[torch,io,tables]" hypothesis pandas pytest
 	@touch $@
 
-ALSO_onnx = pandas lightgbm xgboost-cpu
+ALSO_onnx = pandas pyarrow lightgbm xgboost-cpu
 .venv-%/.ready: constraints-%.txt pyproject.toml
 	@echo "Preparing .venv-$*: a minute or two, once."
 	$(PYTHON) -m venv .venv-$*

@@ -66,7 +66,7 @@ def step_lines(precision: str) -> list[list[str]]:
     differ = int(np.sum(draws != step.predict(*exact).astype(precision)))
     only = open_graph(step, "pmf", precision)
     line = [f"step, {precision}", f"{apart:.1e}", str(differ), verdict(apart < MOST_APART[precision])]
-    return [line + ratios(only, given, lambda rows: step.predict_pmf(exact[0][rows], exact[1][rows]))]
+    return [[*line, *ratios(only, given, lambda rows: step.predict_pmf(exact[0][rows], exact[1][rows]))]]
 
 
 def model_lines() -> list[list[str]]:
@@ -81,10 +81,8 @@ def model_lines() -> list[list[str]]:
         differ = int(np.sum(draws != model.predict(new.data)))
         kept = verdict(apart < MOST_APART["float64"] and differ == 0)
         only = open_graph(model, "pmf")
-        lines.append(
-            [f"whole model, {name}", f"{apart:.1e}", str(differ), kept]
-            + ratios(only, {"X": new.data}, lambda rows, model=model: model.predict_pmf(new.data[rows]))
-        )
+        times = ratios(only, {"X": new.data}, lambda rows, model=model: model.predict_pmf(new.data[rows]))
+        lines.append([f"whole model, {name}", f"{apart:.1e}", str(differ), kept, *times])
     return lines
 
 

@@ -1,13 +1,14 @@
 """What the tests of ONNX graphs share: a graph of a model, run by ONNX Runtime."""
 
 import numpy as np
-import onnxruntime
 import pandas as pd
 
 import evenhand as eh
 
 
 def open_graph(path):
+    import onnxruntime  # here, since doctests look into this file where it is not installed
+
     return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
 
 

@@ -111,6 +111,51 @@ def test_models_of_scores_and_groups_answer_as_they_do_here(name, n_groups, grap
     check(graphs, model, rows, {"X": rows}, NEAR_XGBOOST if name == "xgboost" else NEAR)
 
 
+def forest_thresholds(model):
+    return [(tree.tree_.feature, tree.tree_.threshold) for tree in model.estimators_]
+
+
+def histogram_thresholds(model):
+    trees = (tree.nodes for turn in model._predictors for tree in turn)
+    return [(nodes["feature_idx"], nodes["num_threshold"]) for nodes in trees]
+
+
+def lightgbm_thresholds(model):
+    nodes = model.booster_.trees_to_dataframe().dropna(subset="threshold")
+    return [(nodes["split_feature"].str.removeprefix("Column_").astype(int), nodes["threshold"])]
+
+
+def xgboost_thresholds(model):
+    nodes = model.get_booster().trees_to_dataframe().dropna(subset="Split")
+    return [(nodes["Feature"].str.removeprefix("f").astype(int), nodes["Split"])]
+
+
+TURNS = {
+    "forest": forest_thresholds,
+    "histogram boosting": histogram_thresholds,
+    "lightgbm": lightgbm_thresholds,
+    "xgboost": xgboost_thresholds,
+}
+
+
+@pytest.mark.parametrize("name", TURNS)
+def test_rows_on_the_thresholds_of_trees_turn_as_they_do_here(name, graphs):
+    data = make_population(N_FIT, n_groups=2, random_state=0)
+    model = eh.ParityRegressor(PAIRS[name]()[0], random_state=0, cv=2)
+    model.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    found = TURNS[name](model.estimator_)
+    features, thresholds = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    inner = features >= 0
+    features, thresholds = features[inner].astype(int), thresholds[inner].astype(float)
+    single = thresholds.astype(np.float32)
+    steps = [np.nextafter(thresholds, end) for end in (-np.inf, np.inf)]
+    steps += [np.nextafter(single, np.float32(end)).astype(float) for end in (-np.inf, np.inf)]
+    values = np.concatenate([thresholds, single, *steps])
+    rows = np.random.default_rng(0).normal(size=(len(values), 4))
+    rows[np.arange(len(rows)), np.tile(features, 6)] = values
+    check(graphs, model, rows, {"X": rows})
+
+
 def people(n_rows, seed):
     """A table with text, rare categories, gaps in text and in numbers, and an outcome that depends on it."""
     data, rng = make_population(n_rows, n_groups=2, random_state=seed), np.random.default_rng(seed)

@@ -1,8 +1,8 @@
 """The keyed hash of draws as a graph, bit for bit that of `evenhand._kernels.hashing`.
 
 SipHash-2-4 works on 64-bit words: here all rows at once, word by word, with a mask of the words that a row
-has. ONNX Runtime shifts and combines uint64; its version 1.18 does not add or compare them, where int64 has the
-same bits and wraps around. It has no way to choose between two words, nor to see a float's bits: both are
+has. ONNX Runtime shifts and combines uint64; version 1.18 does not add or compare them, where int64 has the
+same bits and wraps around. There is no way to choose between two words, nor to see a float's bits: both are
 done by arithmetic.
 """
 

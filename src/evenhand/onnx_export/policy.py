@@ -36,14 +36,17 @@ def normalised(graph: Graph, proba: str, n_columns: int) -> str:
 
 def checked_rows(graph: Graph, policy: SoftmaxPolicy, scores: str, group_proba: str) -> StepRows:
     """Rows after what `predict` does to those that a user gives."""
-    found = Pair(scores), Pair(graph.op("Max", group_proba, 0.0))
-    n_groups, n_classes = len(policy.group_prior), policy.cost.n_classes
-    sizes = n_classes, n_groups if policy.strata is None else None
-    eta, tau = (
-        pair if size is None else _shares(graph, pair.high, size)
-        for pair, size in zip(found, sizes, strict=True)
-    )
+    n_classes = policy.cost.n_classes
+    eta = Pair(scores) if n_classes is None else _shares(graph, scores, n_classes)
+    tau = checked_proba(graph, policy, group_proba)
     return StepRows(eta.high, tau.high, eta.low, tau.low)
+
+
+def checked_proba(graph: Graph, policy: SoftmaxPolicy, group_proba: str) -> Pair:
+    """Group probabilities that are not negative, and sum to one where they are not within strata."""
+    if policy.strata is not None:
+        return Pair(graph.op("Max", group_proba, 0.0))
+    return _shares(graph, group_proba, len(policy.group_prior))
 
 
 def _shares(graph: Graph, proba: str, n_columns: int) -> Pair:

@@ -26,7 +26,7 @@ class Tree:
     feature: IntArray
     threshold: FloatArray
     missing_left: AnyArray  # a missing value goes left
-    value: FloatArray
+    value: AnyArray
 
 
 def leaf_values(graph: Graph, trees: list[Tree], numbers: str, *, strict: bool = False) -> str:
@@ -44,7 +44,8 @@ def leaf_values(graph: Graph, trees: list[Tree], numbers: str, *, strict: bool =
 
     def listed(name: str) -> list[int]:
         values = np.concatenate([getattr(tree, name) for tree in trees]).astype(np.int64)
-        return np.where(leaves, 0, values).tolist()
+        inner: list[int] = np.where(leaves, 0, values).tolist()
+        return inner
 
     places = graph.op(
         "TreeEnsembleRegressor",

@@ -17,7 +17,7 @@ from evenhand.onnx_export.graph import Graph
 from evenhand.onnx_export.hashing import character_codes
 from evenhand.onnx_export.maps import calibrated, joint_inputs, jointly_calibrated
 from evenhand.onnx_export.models import model_output
-from evenhand.onnx_export.policy import StepRows, checked_rows, normalised
+from evenhand.onnx_export.policy import StepRows, checked_proba, normalised
 from evenhand.onnx_export.tables import TEXT, NoConverterError, Table
 
 SENSITIVE = "sensitive_features"  # the input of aware models
@@ -43,8 +43,8 @@ def estimator_rows(graph: Graph, model: ParityEstimator, table: Table) -> StepRo
         ]
     blocks = _blocks(graph, cells, modelled, scores, known)
     columns = _columns(graph, cells, blocks, _factors(graph, model, table))
-    rows = checked_rows(graph, model.postprocessor_.policy_, scores, columns)
-    return StepRows(scores, rows.group_proba)  # the scores were divided by their sum before any map
+    tau = checked_proba(graph, model.postprocessor_.policy_, columns)
+    return StepRows(scores, tau.high, proba_rest=tau.low)  # scores of classes sum to one by now
 
 
 def _scores(graph: Graph, model: ParityEstimator, table: Table) -> str:
@@ -96,7 +96,7 @@ def _known_groups(graph: Graph, cells: Cells) -> list[str]:
     labels = [label for label in cells.groups[0] if label != OTHER]
     if len(labels) < len(cells.groups[0]):
         raise NoConverterError("groups of several columns, some of them merged,")
-    parts = list(zip(*labels, strict=True))  # type: ignore[arg-type]
+    parts = list(zip(*labels, strict=True))
     columns = [
         _label_input(graph, name, tuple(dict.fromkeys(part)), False)
         for name, part in zip(names, parts, strict=True)
