@@ -8,7 +8,7 @@ TORCH_BIN := $(TORCH_VENV)/bin
 TORCH_READY := $(TORCH_VENV)/.ready
 TORCH_MODULES = $(wildcard src/evenhand/*/torch_*.py src/evenhand/*/triton_*.py)
 
-.PHONY: demo test test-slow test-torch test-spark test-dask lint bench reproduce clean
+.PHONY: demo test test-slow test-torch test-spark test-dask test-onnx lint bench reproduce clean
 
 demo: $(READY)
 	$(BIN)/python -m evenhand demo
@@ -28,6 +28,10 @@ test-torch: $(TORCH_READY)
 test-spark test-dask: test-%: .venv-%/.ready
 	.venv-$*/bin/python -m pytest -q tests/clusters/test_$*.py $(ARGS)
 
+# Graphs in ONNX Runtime, of models of scikit-learn, LightGBM and XGBoost.
+test-onnx: .venv-onnx/.ready
+	OMP_NUM_THREADS=1 .venv-onnx/bin/python -m pytest -q tests/onnx_graphs src/evenhand/onnx_export $(ARGS)
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -43,7 +47,7 @@ reproduce: $(READY)
 	$(BIN)/python -m reproduction $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(TORCH_VENV) .venv-spark .venv-dask evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TORCH_VENV) .venv-spark .venv-dask .venv-onnx evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks demos reproduction -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): constraints.txt pyproject.toml
@@ -59,8 +63,9 @@ $(TORCH_READY): constraints.txt pyproject.toml
 	$(TORCH_BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[torch,io,tables]" hypothesis pandas pytest
 	@touch $@
 
+ALSO_onnx = pandas pyarrow lightgbm xgboost-cpu
 .venv-%/.ready: constraints-%.txt pyproject.toml
 	@echo "Preparing .venv-$*: a minute or two, once."
 	$(PYTHON) -m venv .venv-$*
-	.venv-$*/bin/python -m pip install -qq --disable-pip-version-check -c constraints-$*.txt -e ".[$*]" pytest hypothesis
+	.venv-$*/bin/python -m pip install -qq --disable-pip-version-check -c constraints-$*.txt -e ".[$*]" pytest hypothesis $(ALSO_$*)
 	@touch $@

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # what the names below are; they are loaded when they are fir
     from evenhand.evaluation.audit import audit
     from evenhand.evaluation.frontier import frontier
     from evenhand.modelfile import load, save
+    from evenhand.onnx_export import export_onnx
     from evenhand.reporting import model_card, report
     from evenhand.tables import outofcore
 
@@ -30,6 +31,7 @@ __all__ = [
     "certificates",
     "costs",
     "datasets",
+    "export_onnx",
     "frontier",
     "get_num_threads",
     "load",
@@ -53,6 +55,7 @@ _HOMES = {
     "Thresholds": "evenhand.dual.thresholds",
     "audit": "evenhand.evaluation.audit",
     "costs": "evenhand.dual",
+    "export_onnx": "evenhand.onnx_export",
     "frontier": "evenhand.evaluation.frontier",
     "get_num_threads": "evenhand._kernels.chunks",
     "load": "evenhand.modelfile",

@@ -17,6 +17,7 @@ __all__ = [
     "PromiseWarning",
     "ProxyWarning",
     "SharedDrawsWarning",
+    "StepAloneWarning",
 ]
 
 
@@ -70,6 +71,10 @@ class IndependenceWarning(EvenhandWarning):
 
 class SharedDrawsWarning(EvenhandWarning):
     """Many rows have the same features, and so share one draw of `predict` unless each has an id."""
+
+
+class StepAloneWarning(EvenhandWarning):
+    """A model inside has no ONNX form, so that the graph holds the parity step alone."""
 
 
 class DriftWarning(EvenhandWarning):

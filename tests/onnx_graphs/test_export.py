@@ -1,0 +1,195 @@
+"""What `eh.export_onnx` refuses, what it says, and what a file holds."""
+
+import json
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("onnxruntime", reason="make test-onnx has an environment with ONNX Runtime")
+
+import onnx
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+import evenhand as eh
+from evenhand._utils import optional
+from evenhand.datasets import make_population
+from evenhand.exceptions import StepAloneWarning
+from evenhand.onnx_export.graph import OPSET
+from tests.onnx_graphs.graphs import open_graph
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_population(600, n_groups=2, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def step(data):
+    return eh.ParityPostprocessor(atoms=21).fit(data.scores, data.group_proba)
+
+
+@pytest.fixture(scope="module")
+def estimator(data):
+    model = eh.ParityRegressor(LinearRegression(), atoms=21, cv=2)
+    return model.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+
+
+class Shifted(RegressorMixin, BaseEstimator):
+    """A model that nobody has a converter for."""
+
+    def fit(self, X, y):
+        self.mean_ = np.mean(y)
+        return self
+
+    def predict(self, X):
+        return self.mean_ + np.asarray(X)[:, 0] / 10
+
+
+@pytest.fixture(scope="module")
+def unknown(data):
+    model = eh.ParityRegressor(Shifted(), atoms=21, cv=2, random_state=0)
+    return model.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+
+
+def test_a_model_without_a_converter_is_exported_without_its_models_and_says_so(unknown, data, graphs):
+    scores, proba = unknown.predict_scores(data.data)
+    levels = np.random.default_rng(0).random(len(scores))
+    inputs = {"scores": scores, "group_proba": proba, "uniform": levels}
+    with pytest.warns(StepAloneWarning, match=r"no ONNX form of Shifted .* takes an input uniform") as told:
+        found = graphs.run(unknown, inputs, ["pmf", "draw"])
+    assert len(told) == 1
+    assert np.abs(found["pmf"] - unknown.predict_pmf(data.data)).max() < 1e-9
+    np.testing.assert_array_equal(found["draw"], unknown.postprocessor_.policy_.draw(scores, proba, levels))
+
+
+def test_draws_by_id_are_the_model_s_own_in_the_step_alone(unknown, data, graphs):
+    scores, proba = unknown.predict_scores(data.data)
+    ids = np.arange(len(scores))
+    with pytest.warns(StepAloneWarning):
+        found = graphs.run(
+            unknown, {"scores": scores, "group_proba": proba, "ids": ids}, "draw", draw_by="integers"
+        )
+    np.testing.assert_array_equal(found["draw"], unknown.predict(data.data, ids=ids))
+
+
+def test_a_function_inside_a_pipeline_has_no_form_either(data, tmp_path):
+    outcome = make_pipeline(FunctionTransformer(np.tanh), LinearRegression())
+    model = eh.ParityRegressor(outcome, atoms=21, cv=2)
+    model.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    with pytest.warns(StepAloneWarning, match="a FunctionTransformer in this ParityRegressor"):
+        eh.export_onnx(model, tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"output": "mode"},
+            "output of ParityRegressor must be among pmf, mean, median, quantile, draw: got 'mode'",
+        ),
+        ({"output": []}, "output of ParityRegressor must be among"),
+        ({"draw_by": "name"}, "draw_by must be one of features, integers, text, uniform: got 'name'"),
+        ({"precision": "half"}, "precision must be one of float64, float32: got 'half'"),
+        ({"q": 1.0}, "q must lie strictly between 0 and 1"),
+        ({"q": [0.1, 0.2]}, "q must be one number"),
+        ({"columns": {"town": "text"}}, r"columns names 'town', which the model does not know: .* with 0, 1"),
+        ({"columns": {0: "date"}}, 'The kind of a column is "number" or "text": got \'date\''),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_one_sentence_and_nothing_is_written(
+    settings, message, estimator, tmp_path
+):
+    with pytest.raises(ValueError, match=message) as refusal:
+        eh.export_onnx(estimator, tmp_path / "model.onnx", **settings)
+    assert "\n" not in str(refusal.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_models_and_costs_that_are_not_ours_are_refused(data, estimator, tmp_path):
+    with pytest.raises(TypeError, match=r"export_onnx takes a fitted .*: got LinearRegression\."):
+        eh.export_onnx(estimator.estimator_, tmp_path / "model.onnx")
+
+    def cubed(scores, atoms):
+        return np.abs(scores[:, None] - atoms) ** 3
+
+    own = eh.ParityPostprocessor(cost=cubed, atoms=21).fit(data.scores, data.group_proba)
+    with pytest.raises(TypeError, match="The cost cubed has no form in ONNX"):
+        eh.export_onnx(own, tmp_path / "model.onnx")
+    with pytest.raises(Exception, match="not fitted"):
+        eh.export_onnx(eh.ParityPostprocessor(), tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_extra_is_named(step, tmp_path, monkeypatch):
+    real = optional.importlib.import_module
+
+    def without_onnx(name):
+        if name == "onnx":
+            raise ImportError(name)
+        return real(name)
+
+    monkeypatch.setattr(optional.importlib, "import_module", without_onnx)
+    with pytest.raises(ImportError, match=r"eh.export_onnx needs 'onnx', .* pip install 'evenhand\[onnx\]'"):
+        eh.export_onnx(step, tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_leaves_the_file_that_was_there(step, tmp_path, monkeypatch):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"before")
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("disk")))
+    with pytest.raises(OSError, match="disk"):
+        eh.export_onnx(step, path)
+    assert path.read_bytes() == b"before"
+    assert [each.name for each in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_the_file_states_its_opset_and_carries_the_facts_of_the_card(estimator, tmp_path):
+    path = tmp_path / "model.onnx"
+    eh.export_onnx(estimator, path, ["pmf", "quantile"], q=0.9)
+    written = onnx.load(path)
+    assert {each.domain: each.version for each in written.opset_import} == {"": OPSET}
+    facts = open_graph(path).get_modelmeta().custom_metadata_map
+    assert facts["evenhand"] == eh.__version__
+    assert facts["evenhand.model"] == "ParityRegressor"
+    assert facts["evenhand.opset"] == str(OPSET)
+    assert facts["evenhand.promise"] in str(estimator)
+    assert json.loads(facts["evenhand.epsilon"]) == estimator.postprocessor_.epsilon_.tolist()
+    assert json.loads(facts["evenhand.atoms"]) == estimator.atoms_.tolist()
+    assert json.loads(facts["evenhand.q"]) == 0.9
+    assert json.loads(facts["evenhand.certificate"])["violation"] == pytest.approx(
+        estimator.certificate_.violation.tolist()
+    )
+    assert json.loads(facts["evenhand.columns"]) == dict.fromkeys("0123", "number")
+
+
+def test_columns_may_be_called_as_outputs_are_but_not_as_inputs(data, tmp_path):
+    frame = pd.DataFrame(data.data, columns=["mean", "pmf", "a", "b"])
+    frame["ids"] = np.where(data.data[:, 0] > 0, "x", "y")
+    model = eh.ParityRegressor(atoms=21, cv=2).fit(
+        frame, data.target, sensitive_features=data.sensitive_features
+    )
+    path = tmp_path / "model.onnx"
+    eh.export_onnx(model, path, ["pmf", "mean", "median"])
+    names = [each.name for each in open_graph(path).get_outputs()]
+    assert names == ["predicted_pmf", "predicted_mean", "median"]
+    with pytest.raises(ValueError, match="Two inputs of the graph would be called 'ids': rename that column"):
+        eh.export_onnx(model, path, "draw", draw_by="integers")
+
+
+def test_the_page_s_example_runs(project_root, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (project_root / "docs" / "onnx.md").read_text()
+    names = {}
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert blocks
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for block in blocks:
+            exec(block, names)
