@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # what the names below are; they are loaded when they are fir
     from evenhand.estimators.postprocessor import ParityPostprocessor
     from evenhand.evaluation import scoring
     from evenhand.evaluation.audit import audit
+    from evenhand.evaluation.explaining import explain
     from evenhand.evaluation.frontier import frontier
     from evenhand.modelfile import load, save
     from evenhand.reporting import model_card, report
@@ -30,6 +31,7 @@ __all__ = [
     "certificates",
     "costs",
     "datasets",
+    "explain",
     "frontier",
     "get_num_threads",
     "load",
@@ -53,6 +55,7 @@ _HOMES = {
     "Thresholds": "evenhand.dual.thresholds",
     "audit": "evenhand.evaluation.audit",
     "costs": "evenhand.dual",
+    "explain": "evenhand.evaluation.explaining",
     "frontier": "evenhand.evaluation.frontier",
     "get_num_threads": "evenhand._kernels.chunks",
     "load": "evenhand.modelfile",
