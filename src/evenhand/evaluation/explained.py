@@ -48,17 +48,18 @@ class Person:
     @property
     def before(self) -> FloatArray:
         """Probability of each atom without any group's constraint, (n_atoms,)."""
-        return without_parity(self.policy).pmf(self.score, self.group_proba)[0]
+        return self._pmf_of(without_parity(self.policy))
 
     @property
     def pmf(self) -> FloatArray:
         """Probability of each atom as predicted, (n_atoms,)."""
-        return self.policy.pmf(self.score, self.group_proba)[0]
+        return self._pmf_of(self.policy)
 
     @property
     def pushes(self) -> FloatArray:
         """What each group's constraint adds to the logit of each atom, (n_groups, n_atoms)."""
-        return row_pushes(self.policy, self.group_proba)[0]
+        pushes: FloatArray = row_pushes(self.policy, self.group_proba)[0]
+        return pushes
 
     @property
     def tilt(self) -> FloatArray:
@@ -71,8 +72,11 @@ class Person:
         if group not in self.groups:
             known = some_words(map(repr, self.groups))
             raise ValueError(f"There is no group {group!r}. The groups are {known}.")
-        policy = without_group(self.policy, self.groups.index(group))
-        return policy.pmf(self.score, self.group_proba)[0]
+        return self._pmf_of(without_group(self.policy, self.groups.index(group)))
+
+    def _pmf_of(self, policy: SoftmaxPolicy) -> FloatArray:
+        pmf: FloatArray = policy.pmf(self.score, self.group_proba)[0]
+        return pmf
 
     def frame(self, backend: str | None = None) -> Any:
         """One row for each group: probability, share, imbalance, gain, and the prediction without it."""

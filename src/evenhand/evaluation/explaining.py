@@ -221,7 +221,7 @@ def _explain_rows(
     others = [without_group(policy, place) for place in range(len(groups))]
     followed = None
     if classes is None:
-        levels = [policy.quantile(scores, group_proba, np.float64(level)) for level in LEVELS]
+        levels = [policy.quantile(scores, group_proba, np.array(level)) for level in LEVELS]
         spread = np.column_stack(levels)
         found = [each.mean(scores, group_proba) for each in (free, policy, *others)]
     else:
