@@ -26,7 +26,7 @@ def test_import_brings_in_no_extra_that_scikit_learn_does_not():
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     extras = {"pandas", "polars", "pyarrow", "matplotlib", "torch", "onnx", "river", "typer", "pooch"}
-    extras |= {"dask", "distributed", "pyspark"}
+    extras |= {"dask", "distributed", "pyspark", "mlflow"}
     assert extras & set(loaded.stdout.split()) == set()
 
 
