@@ -19,7 +19,7 @@ from evenhand._utils.optional import import_optional
 from evenhand._utils.text import plain
 from evenhand.estimators.base import ParityEstimator
 from evenhand.estimators.postprocessor import ParityPostprocessor
-from evenhand.modelfile import load, save
+from evenhand.modelfile import UntrustedTypesError, load, save
 from evenhand.reporting import model_card
 from evenhand.tables.model_inputs import Model, TableReader, make_reader, read_column
 
@@ -102,7 +102,7 @@ def save_model(
     with tempfile.TemporaryDirectory() as home:
         folder = Path(home, FOLDER)
         folder.mkdir()
-        save(model, folder / FILE)
+        _save_checked(model, folder / FILE, trusted)
         if card_rows is not None:
             _write_cards(model, card_rows, folder)
         carried = [] if requirement is not None else [os.path.dirname(os.path.abspath(evenhand.__file__))]
@@ -253,6 +253,18 @@ def _columns(model: Model, example: Any, sensitive_features: Any) -> dict[str, A
         )
     scores = names[0] if n_classes is None else names[:n_classes]
     return {"scores": scores, "group_proba": names[-n_groups:]}
+
+
+def _save_checked(model: Model, path: Path, trusted: Sequence[str]) -> None:
+    """The model file, refused here where it would be refused later, on a server."""
+    save(model, path)
+    try:
+        load(path, trusted=trusted)
+    except UntrustedTypesError as error:
+        raise ValueError(
+            f"The model file holds types that nobody trusts unasked. If you know where they come from, pass "
+            f"trusted={sorted(error.types)!r}, for whoever serves it (docs/model-file.md)."
+        ) from error
 
 
 def _write_cards(model: Model, rows: tuple[Any, Any, Any], folder: Path) -> None:

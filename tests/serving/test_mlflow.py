@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,14 @@ from numpy.testing import assert_array_equal
 pytest.importorskip("mlflow", reason="make test-mlflow has an environment with MLflow")
 
 import mlflow
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import evenhand as eh
 import evenhand.mlflow
-from evenhand.modelfile import ModelFileError
+from evenhand.modelfile import ModelFileError, UntrustedTypesError
 
 pytestmark = pytest.mark.filterwarnings("default")  # what MLflow and Spark warn of is their own
 NAMES = np.array(["A", "B"])
@@ -171,6 +174,38 @@ def test_what_cannot_be_logged_is_refused_and_nothing_is_written(people, regress
     (folder / "model.evenhand").write_bytes(b"not a model")
     with pytest.raises(ModelFileError):
         evenhand.mlflow.load_model(str(tmp_path))
+
+
+def test_types_to_vouch_for_are_asked_for_when_the_model_is_logged(people, tmp_path):
+    _, y, groups, made = people
+    model = eh.ParityRegressor(HistGradientBoostingRegressor(max_iter=5), confidence=None)
+    model.fit(made.data, y, sensitive_features=groups)
+    with pytest.raises(ValueError, match="pass trusted=") as caught:
+        evenhand.mlflow.save_model(model, tmp_path / "m", input_example=made.data[:3])
+    assert not (tmp_path / "m").exists()
+    kinds = caught.value.__cause__.types
+    evenhand.mlflow.save_model(model, tmp_path / "m", input_example=made.data[:3], trusted=kinds)
+    served = mlflow.pyfunc.load_model(str(tmp_path / "m"))
+    assert_array_equal(served.predict(made.data), model.predict(made.data))
+    with pytest.raises(UntrustedTypesError):
+        evenhand.mlflow.load_model(str(tmp_path / "m"))
+    again = evenhand.mlflow.load_model(str(tmp_path / "m"), trusted=kinds)
+    assert_array_equal(again.predict(made.data), model.predict(made.data))
+
+
+def test_packages_of_the_models_inside_are_required(people):
+    _, y, groups, made = people
+
+    class Boosted(LinearRegression):
+        """Stands for a model of a package that evenhand does not need itself."""
+
+    Boosted.__module__ = "shap.boosted"
+    inside = make_pipeline(StandardScaler(), Boosted())
+    model = eh.ParityRegressor(inside, confidence=None).fit(made.data, y, sensitive_features=groups)
+    required = evenhand.mlflow._requirements(model, None, ["more>=1"])
+    assert f"shap=={version('shap')}" in required
+    assert f"scikit-learn=={version('scikit-learn')}" in required
+    assert required[-1] == "more>=1"
 
 
 def test_evenhand_may_come_from_a_requirement_instead(regressor, people, tmp_path):
