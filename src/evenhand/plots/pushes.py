@@ -95,7 +95,15 @@ class PushDisplay(Display):
             style = group_line(place) if place in named else OTHERS
             label = f"push of {name_of(self.groups[place])}" if place in named else None
             ax.plot(self.atoms, row, **style, **marker, label=label)
-        ax.plot(self.atoms, centred.sum(axis=0), color=GREY, linewidth=EMPHASIS, alpha=0.5, label="sum")
+        ax.plot(
+            self.atoms,
+            centred.sum(axis=0),
+            color=GREY,
+            linewidth=EMPHASIS,
+            alpha=0.5,
+            zorder=1.5,
+            label="sum",
+        )
         ax.axhline(0.0, color="0.8", linewidth=0.8, zorder=0)
         ax.set_ylabel(f"{self.cost_name.capitalize()}\nforgiven")
         ax.legend(frameon=False, fontsize="small")
