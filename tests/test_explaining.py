@@ -198,6 +198,10 @@ def test_names_of_groups_stay_on_their_line(people):
     hostile = replace(told, groups=("a\nb\x1b[31m", "b", "c"))
     assert "\x1b" not in str(hostile)
     assert "a b\\x1b[31m" in str(hostile)
+    told = replace(told, groups=("<script>", "b", "c"))._repr_html_()
+    assert told.count("<table>") == 3
+    assert "<script>" not in told
+    assert "&lt;script&gt;" in told
 
 
 def test_the_command_line_tells_the_same(run, tmp_path):

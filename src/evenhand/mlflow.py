@@ -211,9 +211,10 @@ class Served:
 
 
 def _mlflow() -> Any:
+    found = import_optional("mlflow", extra="mlflow", purpose="evenhand.mlflow")
     for part in ("artifacts", "models", "pyfunc"):
         import_optional(f"mlflow.{part}", extra="mlflow", purpose="evenhand.mlflow")
-    return import_optional("mlflow", extra="mlflow", purpose="evenhand.mlflow")
+    return found
 
 
 def _check_model(model: Any) -> None:

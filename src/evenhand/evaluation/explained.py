@@ -7,6 +7,7 @@ import numpy as np
 
 from evenhand._utils.frames import make_frame
 from evenhand._utils.labels import label_text
+from evenhand._utils.markup import cell, html_block
 from evenhand._utils.text import listed, plain, some_words
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import Labels
@@ -125,6 +126,27 @@ class Person:
         return "\n".join([f"Row {plain(self.name)}: {self.sentences[0]}", *self.sentences[1:]])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        shares, named = self.group_proba[0], zip(self._names(), range(len(self.groups)), strict=True)
+        numbers = [
+            self.policy.group_prior,
+            self.imbalance,
+            self.gains,
+            self.without,
+            self.value - self.without,
+        ]
+        rows = [[name, cell(shares[s]), *(cell(column[s]) for column in numbers)] for name, s in named]
+        heads = [
+            "Group",
+            "Probability",
+            "Share of all",
+            "Imbalance",
+            "Gain",
+            "Predicted without it",
+            "Pushed by",
+        ]
+        return html_block(f"Row {plain(self.name)}", heads, rows, self.sentences)
 
     def _names(self) -> list[str]:
         return [plain(label_text(group, within=self.policy.strata is not None)) for group in self.groups]

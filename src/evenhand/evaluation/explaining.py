@@ -74,12 +74,20 @@ class Explanation:
         return (self[row] for row in range(len(self)))
 
     def __str__(self) -> str:
-        told = [str(self[row]) for row in range(min(len(self), MOST_TOLD))]
-        more = len(self) - len(told)
-        rest = [f"... and {spaced(more)} more: explanation[row], explanation.frame()"] if more else []
-        return "\n\n".join(told + rest)
+        return "\n\n".join([*map(str, self._first()), *self._more()])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        more = "".join(f"<p>{line}</p>" for line in self._more())
+        return "".join(person._repr_html_() for person in self._first()) + more
+
+    def _first(self) -> list[Person]:
+        return [self[row] for row in range(min(len(self), MOST_TOLD))]
+
+    def _more(self) -> list[str]:
+        more = len(self) - MOST_TOLD
+        return [f"... and {spaced(more)} more: explanation[row], explanation.frame()"] if more > 0 else []
 
     def frame(self, backend: str | None = None) -> Any:
         """One row for each person, as a data frame.
