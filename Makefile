@@ -8,7 +8,7 @@ TORCH_BIN := $(TORCH_VENV)/bin
 TORCH_READY := $(TORCH_VENV)/.ready
 TORCH_MODULES = $(wildcard src/evenhand/*/torch_*.py src/evenhand/*/triton_*.py)
 
-.PHONY: demo test test-slow test-torch test-spark test-dask test-onnx lint bench reproduce clean
+.PHONY: demo test test-slow test-torch test-spark test-dask test-onnx test-mlflow lint bench reproduce clean
 
 demo: $(READY)
 	$(BIN)/python -m evenhand demo
@@ -32,6 +32,10 @@ test-spark test-dask: test-%: .venv-%/.ready
 test-onnx: .venv-onnx/.ready
 	OMP_NUM_THREADS=1 .venv-onnx/bin/python -m pytest -q tests/onnx_graphs src/evenhand/onnx_export $(ARGS)
 
+# MLflow's own doors: pyfunc, its command line, a Spark UDF, a fresh environment; and SHAP.
+test-mlflow: .venv-mlflow/.ready
+	.venv-mlflow/bin/python -m pytest -q tests/serving/test_mlflow.py tests/serving/test_shap.py $(ARGS)
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -47,7 +51,7 @@ reproduce: $(READY)
 	$(BIN)/python -m reproduction $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(TORCH_VENV) .venv-spark .venv-dask .venv-onnx evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TORCH_VENV) .venv-spark .venv-dask .venv-onnx .venv-mlflow evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks demos reproduction -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): constraints.txt pyproject.toml
@@ -64,8 +68,10 @@ $(TORCH_READY): constraints.txt pyproject.toml
 	@touch $@
 
 ALSO_onnx = pandas pyarrow lightgbm xgboost-cpu
+EXTRAS_mlflow := ,spark
+ALSO_mlflow := shap
 .venv-%/.ready: constraints-%.txt pyproject.toml
 	@echo "Preparing .venv-$*: a minute or two, once."
 	$(PYTHON) -m venv .venv-$*
-	.venv-$*/bin/python -m pip install -qq --disable-pip-version-check -c constraints-$*.txt -e ".[$*]" pytest hypothesis $(ALSO_$*)
+	.venv-$*/bin/python -m pip install -qq --disable-pip-version-check -c constraints-$*.txt -e ".[$*$(EXTRAS_$*)]" pytest hypothesis $(ALSO_$*)
 	@touch $@

@@ -123,6 +123,13 @@ def tilt(case: Case, unit: str) -> Any:
     return replace(display, groups=tuple(case.groups)).plot()
 
 
+def pushes(case: Case) -> Any:
+    """What moved one person, of whom parity moves most."""
+    told = eh.explain(fitted(case), *rows(case)[:2])
+    row = int(np.abs(told.value - told.unpushed).argmax())
+    return replace(told, groups=tuple(case.groups)).plot(row)
+
+
 def calibration(case: Case) -> Any:
     """Group probabilities against groups."""
     codes = np.searchsorted(case.groups, case.test["sensitive_features"])
@@ -179,6 +186,7 @@ def main() -> None:
         "calibration-adult": lambda: calibration(five),
         "tilt-communities": lambda: tilt(small, crimes.capitalize()),
         "tilt-adult": lambda: tilt(five, age.capitalize()),
+        "pushes-adult": lambda: pushes(five),
         "movement-communities": lambda: movement(small, crimes),
         "movement-adult": lambda: movement(five, age),
     }

@@ -2,6 +2,8 @@ import importlib.metadata
 import subprocess
 import sys
 
+import pytest
+
 import evenhand
 from evenhand._utils.version import __version__
 
@@ -26,8 +28,16 @@ def test_import_brings_in_no_extra_that_scikit_learn_does_not():
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     extras = {"pandas", "polars", "pyarrow", "matplotlib", "torch", "onnx", "river", "typer", "pooch"}
-    extras |= {"dask", "distributed", "pyspark"}
+    extras |= {"dask", "distributed", "pyspark", "mlflow"}
     assert extras & set(loaded.stdout.split()) == set()
+
+
+def test_a_missing_mlflow_is_named_with_the_extra_that_brings_it(monkeypatch):
+    import evenhand.mlflow
+
+    monkeypatch.setitem(sys.modules, "mlflow", None)  # as if it were not installed
+    with pytest.raises(ImportError, match=r"needs 'mlflow', .* pip install 'evenhand\[mlflow\]'"):
+        evenhand.mlflow.load_model("models:/credit/1")
 
 
 def test_imports_go_down_the_layers(project_root):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # what the names below are; they are loaded when they are fir
     from evenhand.estimators.postprocessor import ParityPostprocessor
     from evenhand.evaluation import scoring
     from evenhand.evaluation.audit import audit
+    from evenhand.evaluation.explaining import explain
     from evenhand.evaluation.frontier import frontier
     from evenhand.modelfile import load, save
     from evenhand.onnx_export import export_onnx
@@ -32,6 +33,7 @@ __all__ = [
     "costs",
     "datasets",
     "export_onnx",
+    "explain",
     "frontier",
     "get_num_threads",
     "load",
@@ -56,6 +58,7 @@ _HOMES = {
     "audit": "evenhand.evaluation.audit",
     "costs": "evenhand.dual",
     "export_onnx": "evenhand.onnx_export",
+    "explain": "evenhand.evaluation.explaining",
     "frontier": "evenhand.evaluation.frontier",
     "get_num_threads": "evenhand._kernels.chunks",
     "load": "evenhand.modelfile",

@@ -3,7 +3,7 @@
 import typer
 
 import evenhand
-from evenhand.cli.commands import audit, bench, demo, fit, frontier, info, predict, report, warm_up
+from evenhand.cli.commands import audit, bench, demo, explain, fit, frontier, info, predict, report, warm_up
 from evenhand.cli.plugins import import_installed
 
 EPILOG = (
@@ -39,6 +39,6 @@ def about(
     import_installed()  # a group's callback runs before the options of its command are read
 
 
-for module in (demo, fit, predict, audit, frontier, report, info, bench, warm_up):
+for module in (demo, fit, predict, audit, explain, frontier, report, info, bench, warm_up):
     name = module.__name__.rpartition(".")[2]
     app.command(name.replace("_", "-"), epilog=module.EXAMPLE)(getattr(module, name))

@@ -8,6 +8,7 @@
 | `CalibrationDisplay` | group probabilities against what was observed, with the noise to expect |
 | `TiltDisplay` | which predictions the parity step favours in each group |
 | `MovementDisplay` | who moved: new against old score, group by group |
+| `PushDisplay` | what moved one person: the distribution before and after, and each group's push |
 """
 
 from evenhand.plots.calibration import CalibrationDisplay
@@ -15,6 +16,7 @@ from evenhand.plots.convergence import ConvergenceDisplay
 from evenhand.plots.distribution import DistributionDisplay
 from evenhand.plots.frontier import FrontierDisplay
 from evenhand.plots.movement import MovementDisplay
+from evenhand.plots.pushes import PushDisplay
 from evenhand.plots.style import GREY, INK, MARK
 from evenhand.plots.tilt import TiltDisplay
 
@@ -27,5 +29,6 @@ __all__ = [
     "DistributionDisplay",
     "FrontierDisplay",
     "MovementDisplay",
+    "PushDisplay",
     "TiltDisplay",
 ]

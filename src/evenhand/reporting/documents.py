@@ -12,6 +12,7 @@ from evenhand.evaluation.frontier import Frontier
 from evenhand.reporting.card import render_json, render_markdown
 from evenhand.reporting.gather import gather
 from evenhand.reporting.page import render_page
+from evenhand.reporting.scorer import read_scorer
 
 CARDS = {".md": render_markdown, ".json": render_json}
 
@@ -30,6 +31,7 @@ def report(
     threshold: float | None = None,
     selected: Any = None,
     compare: Any = True,
+    scorer: bool = False,
     progress: Listener | None = None,
 ) -> Path:
     """Write a page that explains a fitted model, and what it does to each group, to people with a browser.
@@ -71,6 +73,9 @@ def report(
         fitted on the same rows is measured beside this one. True fits no model: the parity step alone is
         solved again with the groups of these rows, on one half and measured on the other, both ways, where
         the groups are known and the rows enough; False leaves it out.
+    scorer : bool, default=False
+        Let readers type a score and group probabilities and see the distribution that the parity step gives
+        it. The page then holds the step itself: whoever has the page can predict with it.
     progress : callable, default=None
         Called with the name of a stage, steps done, and their number where it is known.
 
@@ -92,6 +97,7 @@ def report(
     ('report.html', True)
     """
     import_optional("jinja2", extra="report", purpose="A report")  # before any work is done
+    step = read_scorer(model) if scorer else None
     with contextlib.nullcontext() if progress is None else listening(progress):
         facts = gather(
             model,
@@ -106,7 +112,7 @@ def report(
             selected=selected,
             compare=compare,
         )
-    return _write(render_page(facts), path)
+    return _write(render_page(facts, step), path)
 
 
 def model_card(

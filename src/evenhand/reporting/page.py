@@ -9,6 +9,7 @@ from typing import Any
 from evenhand._utils.optional import import_optional
 from evenhand.reporting import words
 from evenhand.reporting.facts import FEWEST_JUDGED, Facts, to_plain
+from evenhand.reporting.scorer import start_of
 
 SCRIPTS = ("format.js", "svg.js", "charts.js", "groups.js", "page.js")  # in the order in which they run
 MOST_PANELS = 24  # groups in the chart of bounds, and panels of calibration; the tables have them all
@@ -16,8 +17,8 @@ MOST_PANELS = 24  # groups in the chart of bounds, and panels of calibration; th
 UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
-def render_page(facts: Facts) -> str:
-    """The report as HTML: styles, scripts and numbers are inside."""
+def render_page(facts: Facts, scorer: dict[str, Any] | None = None) -> str:
+    """The report as HTML: styles, scripts and numbers are inside; with `scorer` a step that predicts, too."""
     jinja2 = import_optional("jinja2", extra="report", purpose="A report")
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_read),
@@ -26,7 +27,7 @@ def render_page(facts: Facts) -> str:
         trim_blocks=True,
     )
     environment.filters |= {"number": words.number, "percent": words.percent}
-    style, script = _read("page.css"), _script()
+    style, script = _read("page.css"), _script(*SCRIPTS, *(() if scorer is None else ("scorer.js",)))
     plain = to_plain(facts)
     text: str = environment.get_template("page.html.j2").render(
         facts=facts,
@@ -35,6 +36,9 @@ def render_page(facts: Facts) -> str:
         fewest=FEWEST_JUDGED,
         panels=MOST_PANELS,
         data=jinja2.utils.markupsafe.Markup(to_script(plain)),
+        scorer=scorer,
+        start=[] if scorer is None else start_of(scorer),
+        step=jinja2.utils.markupsafe.Markup("" if scorer is None else to_script(scorer)),
         style=jinja2.utils.markupsafe.Markup(style),
         script=jinja2.utils.markupsafe.Markup(script),
         policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; "
@@ -59,9 +63,9 @@ def _read(name: str) -> str:
     return files("evenhand.reporting").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def _script() -> str:
+def _script(*names: str) -> str:
     """All scripts as one, with nothing of it visible to others."""
-    return '(() => {\n"use strict";\n' + "\n".join(map(_read, SCRIPTS)) + "\n})();"
+    return '(() => {\n"use strict";\n' + "\n".join(map(_read, names)) + "\n})();"
 
 
 def _hash(text: str) -> str:

@@ -44,6 +44,13 @@ def report(
             show_default="the parity step solved again with the group, on the given rows",
         ),
     ] = None,
+    scorer: Annotated[
+        bool,
+        typer.Option(
+            "--scorer",
+            help="Let readers type a score and group probabilities; the page then holds the parity step.",
+        ),
+    ] = False,
     trust: opt.Trust = None,
     input_format: opt.InputFormat = None,
     delimiter: opt.Delimiter = None,
@@ -65,7 +72,7 @@ def report(
     known |= report_rule(loaded, read_rule(threshold, selected))
     known["compare"] = True if compare is None else load_model(compare, trust)
     with terminal.working("Writing the report"):
-        evenhand.report(loaded, rows.X, rows.y, path=output, **known)
+        evenhand.report(loaded, rows.X, rows.y, path=output, scorer=scorer, **known)
         for path in card or ():
             evenhand.model_card(loaded, rows.X, rows.y, path=path, **known)
     for path in (output, *(card or ())):
