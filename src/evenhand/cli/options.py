@@ -171,6 +171,14 @@ OutputFormat = Annotated[
 Delimiter = Annotated[
     str | None, typer.Option(help="What parts the columns of a CSV file.", show_default=",")
 ]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force",
+        help="Replace files that are there already. Models, reports and cards of evenhand's "
+        "need no --force, and a file that is read is never replaced.",
+    ),
+]
 Trust = Annotated[
     list[str] | None,
     typer.Option(help="Full name of a type in the model file that you vouch for (docs/model-file.md)."),

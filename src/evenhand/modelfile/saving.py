@@ -76,6 +76,14 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> Any:
     return Decoder(members, load_estimators(foreign, names)).decode(tree, "The model")
 
 
+def is_model_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a file says of itself that it is a model that `save` wrote; it may be damaged all the same."""
+    try:
+        return bool(Container(Path(path).read_bytes()).manifest.get("format") == FORMAT)
+    except (ModelFileError, OSError):
+        return False
+
+
 def _manifest(model: object, members: Iterable[str]) -> dict[str, Any]:
     has_foreign = any(name.endswith(".skops") for name in members)
     return {

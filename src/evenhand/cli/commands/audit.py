@@ -12,6 +12,7 @@ from evenhand.cli import options as opt
 from evenhand.cli.errors import DataError, ExitCode, NotReachedError, UsageError
 from evenhand.cli.measure import compare
 from evenhand.cli.models import load_model, read_share, rows_for
+from evenhand.cli.outputs import open_terminal
 from evenhand.cli.rates import column_rates, read_rule, show_rates
 from evenhand.cli.rows import LabelledRows, Parts, read_rows
 from evenhand.cli.terminal import Terminal
@@ -22,7 +23,7 @@ from evenhand.tables.columns import as_classes, as_numbers, find_column, find_ki
 from evenhand.tables.files import read_table
 from evenhand.tables.formats import require_columns
 from evenhand.tables.sources import Source, open_source
-from evenhand.tables.writing import require_writable, write_frame
+from evenhand.tables.writing import write_frame
 
 EXAMPLE = (
     "Examples: `evenhand audit scored.csv --prediction prediction --sensitive sex --target amount`, or "
@@ -59,10 +60,14 @@ def audit(
     ] = None,
     trust: opt.Trust = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write all measures to this table.")
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write all measures to this table; - is standard output."
+        ),
     ] = None,
     input_format: opt.InputFormat = None,
     delimiter: opt.Delimiter = None,
+    force: opt.Force = False,
     plugin: opt.Plugin = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
@@ -76,8 +81,8 @@ def audit(
     """
     if (prediction is None) == (model is None):
         raise UsageError("audit needs either --prediction COLUMN or --model FILE.")
-    terminal = Terminal(quiet, as_json)
-    require_writable(output)
+    outputs = {"--output": output}
+    terminal = open_terminal(outputs, [data, model], force=force, quiet=quiet, as_json=as_json)
     limit = None if fail_above is None else read_share(fail_above, "--fail-above")
     parts, rule = Parts(target, tuple(sensitive), weight), read_rule(threshold, selected)
     source = open_source(data, format=input_format, delimiter=delimiter)

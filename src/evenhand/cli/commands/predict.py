@@ -12,9 +12,9 @@ from evenhand._utils.text import plain
 from evenhand.cli import options as opt
 from evenhand.cli.errors import DataError, ExitCode, UsageError
 from evenhand.cli.models import feature_names, id_column, load_model, model_kinds
+from evenhand.cli.outputs import open_terminal
 from evenhand.cli.rows import feature_kinds, make_features
 from evenhand.cli.tasks import Kind, find_kind_of_prediction, task_of
-from evenhand.cli.terminal import Terminal
 from evenhand.tables.columns import as_ids
 from evenhand.tables.files import read_batches, read_table
 from evenhand.tables.formats import STANDARD, find_delimiter, require_columns
@@ -55,6 +55,7 @@ def predict(
     input_format: opt.InputFormat = None,
     output_format: opt.OutputFormat = None,
     delimiter: opt.Delimiter = None,
+    force: opt.Force = False,
     plugin: opt.Plugin = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
@@ -66,11 +67,10 @@ def predict(
     without it people with the same features share a draw. A million rows need no more memory than a few
     ten thousand: CSV and Parquet files are read and written in batches.
     """
-    if as_json and output == STANDARD:
-        raise UsageError("--json and the rows both want standard output: write the rows to a file with -o.")
     if keep not in KEEP or (keep == "id" and id is None):
         raise UsageError(f"--keep is one of {', '.join(KEEP)}, and needs --id for id: got {keep!r}.")
-    terminal = Terminal(quiet, as_json, data_on_stdout=output == STANDARD)
+    outputs = {"--output": output}
+    terminal = open_terminal(outputs, [model, data], force=force, quiet=quiet, as_json=as_json)
     source = open_source(data, format=input_format, delimiter=delimiter)
     scoring = Scoring.of(load_model(model, trust), kind or ["draw"], name, id, keep)
     sign = find_delimiter(data if output == STANDARD else output, delimiter)
