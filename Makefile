@@ -6,9 +6,13 @@ READY := $(VENV)/.ready
 TORCH_VENV := .venv-torch
 TORCH_BIN := $(TORCH_VENV)/bin
 TORCH_READY := $(TORCH_VENV)/.ready
+NEWEST_VENV = .venv-newest-$(shell $(PYTHON) -c "import sys; print('%d.%d' % sys.version_info[:2])")
+# What touches other libraries most: frames, files, scikit-learn, the command line.
+BOUNDS_TESTS ?= tests/test_cli.py tests/test_modelfile.py tests/test_modelfile_estimators.py tests/test_tables.py \
+	tests/test_postprocessor.py tests/test_first_hour.py tests/test_labels.py
 TORCH_MODULES = $(wildcard src/evenhand/*/torch_*.py src/evenhand/*/triton_*.py)
 
-.PHONY: demo test test-slow test-torch test-spark test-dask lint bench reproduce clean
+.PHONY: demo test test-slow test-torch test-spark test-dask test-lowest test-newest lint bench reproduce clean
 
 demo: $(READY)
 	$(BIN)/python -m evenhand demo
@@ -28,6 +32,14 @@ test-torch: $(TORCH_READY)
 test-spark test-dask: test-%: .venv-%/.ready
 	.venv-$*/bin/python -m pytest -q tests/clusters/test_$*.py $(ARGS)
 
+# The oldest versions that pyproject.toml allows, and the newest there are; BOUNDS_TESTS=tests runs all. Old
+# libraries warn of newer ones, so that warnings are no errors here. make test-newest PYTHON=python3.13 for others.
+test-lowest: .venv-lowest/.ready
+	.venv-lowest/bin/python -m pytest -m "not slow" -q -W ignore $(BOUNDS_TESTS) $(ARGS)
+
+test-newest: $(NEWEST_VENV)/.ready
+	$(NEWEST_VENV)/bin/python -m pytest -m "not slow" -q -W ignore $(BOUNDS_TESTS) $(ARGS)
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -43,7 +55,7 @@ reproduce: $(READY)
 	$(BIN)/python -m reproduction $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(TORCH_VENV) .venv-spark .venv-dask evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TORCH_VENV) .venv-spark .venv-dask .venv-lowest .venv-newest-* evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks demos reproduction -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): constraints.txt pyproject.toml
@@ -57,6 +69,18 @@ $(TORCH_READY): constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(TORCH_VENV)
 	$(TORCH_BIN)/python -m pip install -qq --disable-pip-version-check torch==2.13.0 triton==3.9.0
 	$(TORCH_BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[torch,io,tables]" hypothesis pandas pytest
+	@touch $@
+
+.venv-lowest/.ready: constraints-lowest.txt pyproject.toml
+	@echo "Preparing .venv-lowest: a minute or two, once."
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install -qq --disable-pip-version-check -c $< -e ".[cli,data,plot,tables]" pytest hypothesis
+	@touch $@
+
+.venv-newest-%/.ready: pyproject.toml
+	@echo "Preparing .venv-newest-$*: a minute or two, once."
+	$(PYTHON) -m venv .venv-newest-$*
+	.venv-newest-$*/bin/python -m pip install -qq --disable-pip-version-check -U -e ".[cli,data,plot,tables]" pytest hypothesis
 	@touch $@
 
 .venv-%/.ready: constraints-%.txt pyproject.toml

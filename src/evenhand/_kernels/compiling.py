@@ -43,7 +43,7 @@ class _Kept(caching.CompileResultCacheImpl):  # type: ignore[misc]
     _locator_classes = [  # noqa: RUF012, as numba has it
         each
         for each in caching.CompileResultCacheImpl._locator_classes
-        if each is not caching.UserWideCacheLocator or os.path.isabs(os.path.expanduser("~"))
+        if "UserWide" not in each.__name__ or os.path.isabs(os.path.expanduser("~"))
     ]
 
 

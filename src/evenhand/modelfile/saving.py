@@ -69,11 +69,20 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> Any:
     members = container.unpack()
     if TREE not in members:
         raise ModelFileError(f"The file has no {TREE}.")
-    tree = read_json(members[TREE], TREE)
+    tree = read_json(members[TREE], TREE, container.size)
     if not isinstance(tree, dict) or set(tree) != {"model"}:
         raise ModelFileError(f"The file's {TREE} does not hold a model.")
     foreign = {name: data for name, data in members.items() if name.endswith(".skops")}
-    return Decoder(members, load_estimators(foreign, names)).decode(tree, "The model")
+    estimators = load_estimators(foreign, names, container.size)
+    try:
+        with np.errstate(all="ignore"):  # numbers of a file are checked, whatever they come to on the way
+            return Decoder(members, estimators).decode(tree, "The model")
+    except (ModelFileError, MemoryError):
+        raise
+    except Exception as error:  # content so far from what is expected that no check foresaw it
+        raise ModelFileError(
+            f"The file's {TREE} cannot be read ({type(error).__name__}: {str(error)[:200]})."
+        ) from error
 
 
 def is_model_file(path: str | os.PathLike[str]) -> bool:
