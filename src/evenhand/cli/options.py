@@ -37,6 +37,15 @@ Categorical = Annotated[
     list[str] | None,
     typer.Option("--categorical", metavar="COLUMN", help="Column whose numbers are codes of categories."),
 ]
+Na = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--na",
+        metavar="TEXT",
+        help="A cell that means a missing value, beside empty ones, ?, NA, NaN and their like; several will "
+        "do. A model remembers those of its fit.",
+    ),
+]
 Weight = Annotated[
     str | None, typer.Option("--weight", metavar="COLUMN", help="Column with the weight of each row.")
 ]

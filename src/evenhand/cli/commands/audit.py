@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
+import pyarrow as pa
 import typer
 
 from evenhand._utils.text import plain
@@ -14,7 +15,7 @@ from evenhand.cli.measure import compare
 from evenhand.cli.models import load_model, read_share, rows_for
 from evenhand.cli.outputs import open_terminal
 from evenhand.cli.rates import column_rates, read_rule, show_rates
-from evenhand.cli.rows import LabelledRows, Parts, read_rows
+from evenhand.cli.rows import LabelledRows, Parts, read_rows, stray_notes
 from evenhand.cli.terminal import Terminal
 from evenhand.evaluation.audit import Audit
 from evenhand.evaluation.audit import audit as measure
@@ -22,7 +23,8 @@ from evenhand.metrics.distances import find_distance
 from evenhand.tables.columns import as_classes, as_numbers, find_column, find_kind
 from evenhand.tables.files import read_table
 from evenhand.tables.formats import require_columns
-from evenhand.tables.sources import Source, open_source
+from evenhand.tables.sources import open_source
+from evenhand.tables.strays import without_marks
 from evenhand.tables.writing import write_frame
 
 EXAMPLE = (
@@ -49,6 +51,7 @@ def audit(
     ] = None,
     target: opt.KnownTarget = None,
     weight: opt.Weight = None,
+    na: opt.Na = None,
     threshold: opt.Threshold = None,
     selected: opt.Selected = None,
     fail_above: Annotated[
@@ -87,10 +90,12 @@ def audit(
     parts, rule = Parts(target, tuple(sensitive), weight), read_rule(threshold, selected)
     source = open_source(data, format=input_format, delimiter=delimiter)
     if model is None:
-        found, metric = audit_columns(source, parts, str(prediction), baseline, rule, terminal)
+        found, metric = audit_columns(
+            without_marks(read_table(source), na or []), parts, str(prediction), baseline, rule, terminal
+        )
     else:
         loaded = load_model(model, trust)
-        rows = rows_for(loaded, read_table(source), parts, terminal)
+        rows = rows_for(loaded, read_table(source), parts, terminal, na)
         with terminal.working("Measuring"):
             compared = compare(loaded, rows, rule)
         found, metric = compared.audit, compared.metric
@@ -111,7 +116,7 @@ def audit(
 
 
 def audit_columns(
-    source: Source,
+    table: pa.Table,
     parts: Parts,
     prediction: str,
     baseline: str | None,
@@ -119,9 +124,10 @@ def audit_columns(
     terminal: Terminal,
 ) -> tuple[Audit, str]:
     """Measure the predictions that stand in a column, numbers or classes; and by which distance."""
-    table = read_table(source)
     others = [prediction, *([] if baseline is None else [baseline])]
     require_columns(table.column_names, others)
+    for note in stray_notes(table, others):
+        terminal.note(note)
     classes = find_kind(find_column(table, prediction)) == "text"
     read = as_classes if classes else as_numbers
     rows, notes = read_rows(table, parts, dict.fromkeys(others, "text" if classes else "number"), read)

@@ -21,6 +21,7 @@ from evenhand.cli.terminal import Terminal
 from evenhand.solvers import Status
 from evenhand.tables.files import read_table
 from evenhand.tables.sources import Source, open_source
+from evenhand.tables.strays import without_marks
 
 EXAMPLE = "Example: `evenhand fit loans.csv --target amount --sensitive sex --epsilon 0.05 -o model.evenhand`"
 
@@ -79,6 +80,7 @@ def fit(
     features: opt.Features = None,
     drop: opt.Drop = None,
     categorical: opt.Categorical = None,
+    na: opt.Na = None,
     id: opt.Id = None,
     weight: opt.Weight = None,
     task: opt.TaskName = AUTO,
@@ -143,11 +145,14 @@ def fit(
         min_group_size,
         merge_small,
         settings,
+        tuple(na or ()),
     )
     more = None if unlabeled is None else open_source(unlabeled, delimiter=delimiter)
     fitted = learn(asked, limit, more, terminal)
     if id is not None:
         fitted.model.id_column_ = id  # of whom predict draws, unless it is told otherwise
+    if na:
+        fitted.model.missing_marks_ = list(na)  # which predict needs, too
     second = fit_aware(fitted, terminal) if compare_aware else None
     return finish(fitted, output, report, terminal, compare=second)
 
@@ -191,7 +196,9 @@ def learn(
     rows, test = prepared.fit, prepared.test
     more = rows.fit_arguments()
     if unlabeled is not None:
-        more["X_unlabeled"] = make_features(read_table(unlabeled), prepared.kinds)
+        more["X_unlabeled"] = make_features(
+            without_marks(read_table(unlabeled), list(asked.marks)), prepared.kinds
+        )
     with terminal.working("Fitting"):
         if limit is None:
             model = prepared.model.fit(rows.X, rows.y, **more)

@@ -51,6 +51,7 @@ def frontier(
     features: opt.Features = None,
     drop: opt.Drop = None,
     categorical: opt.Categorical = None,
+    na: opt.Na = None,
     id: opt.Id = None,
     weight: opt.Weight = None,
     task: opt.TaskName = AUTO,
@@ -106,6 +107,7 @@ def frontier(
         min_group_size,
         merge_small,
         settings,
+        tuple(na or ()),
     )
     epsilons = [read_share(each, "--epsilon") for piece in epsilon or () for each in piece.split(",")]
     prepared = prepare(asked, terminal)

@@ -32,6 +32,7 @@ def report(
         typer.Option(metavar="FILE", help="Write a model card too: a file that ends in .md or .json."),
     ] = None,
     weight: opt.Weight = None,
+    na: opt.Na = None,
     threshold: opt.Threshold = None,
     selected: opt.Selected = None,
     compare: Annotated[
@@ -60,7 +61,7 @@ def report(
     terminal = open_terminal(outputs, [model, data, compare], force=force, quiet=quiet, as_json=as_json)
     source = open_source(data, format=input_format, delimiter=delimiter)
     loaded = load_model(model, trust)
-    rows = rows_for(loaded, read_table(source), Parts(target, tuple(sensitive), weight), terminal)
+    rows = rows_for(loaded, read_table(source), Parts(target, tuple(sensitive), weight), terminal, na)
     known: dict[str, Any] = {"sensitive_features": rows.groups, "sample_weight": rows.weights, "title": title}
     known |= report_rule(loaded, read_rule(threshold, selected))
     known["compare"] = True if compare is None else load_model(compare, trust)
