@@ -116,8 +116,9 @@ def stray_notes(table: pa.Table, names: Sequence[str], categorical: Sequence[str
             continue
         if not strays.may_be_codes:
             raise DataError(
-                f"{strays}, which would make it a column of categories. Mend them, or say --na TEXT where they "
-                f"mean a missing value, --categorical {plain(name)} where all are codes, or --drop {plain(name)}."
+                f"{strays}, which would make it a column of categories. Mend them, or say --na TEXT where "
+                f"they mean a missing value, --categorical {plain(name)} where all are codes, or --drop "
+                f"{plain(name)}."
             )
         notes.append(f"{strays}: it is taken for a column of categories. See --na, --categorical and --drop.")
     return notes

@@ -228,6 +228,12 @@ def _in_columns(proba: FloatArray, places: list[int], n_columns: int) -> FloatAr
     """Columns in their places; those that a model has not seen have no probability."""
     if len(places) == n_columns and places == list(range(n_columns)):
         return proba
+    known = all(type(place) is int and 0 <= place < n_columns for place in places)
+    if not known or len(set(places)) < len(places) or proba.shape != (len(proba), len(places)):
+        raise ValueError(
+            f"The model tells the classes {some_of(places)} apart, with probabilities of shape {proba.shape}: it "
+            f"was fitted for {n_columns} others."
+        )
     out = np.zeros((len(proba), n_columns))
     out[:, places] = proba
     return out

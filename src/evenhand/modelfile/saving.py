@@ -3,7 +3,7 @@
 import json
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +63,12 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> Any:
         Full names of types to trust beside those. Trusting a type imports its module and builds it from the
         file's content: name only what you expect from whoever wrote the file.
     """
-    names = check_trusted(trusted)
-    container = Container(Path(path).read_bytes())
+    return read_model(Path(path).read_bytes(), check_trusted(trusted))
+
+
+def read_model(data: bytes, trusted: Collection[str] = ()) -> Any:
+    """The model in the bytes of a file; `load` says what is raised."""
+    container = Container(data)
     _check_format(container.manifest)
     members = container.unpack()
     if TREE not in members:
@@ -73,7 +77,7 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> Any:
     if not isinstance(tree, dict) or set(tree) != {"model"}:
         raise ModelFileError(f"The file's {TREE} does not hold a model.")
     foreign = {name: data for name, data in members.items() if name.endswith(".skops")}
-    estimators = load_estimators(foreign, names, container.size)
+    estimators = load_estimators(foreign, trusted, container.size)
     try:
         with np.errstate(all="ignore"):  # numbers of a file are checked, whatever they come to on the way
             return Decoder(members, estimators).decode(tree, "The model")
