@@ -62,6 +62,13 @@ class FittedEstimator(TellsPromise, Stored, ABC):
             yield f"its groups_ are not {n_groups} labels"
         if not isinstance(self.outcome_calibrator_, JointCalibrator | None):
             yield "its outcome_calibrator_ is not one"
+        if not isinstance(getattr(self, "aware", False), bool | np.bool_):
+            yield "its aware is neither yes nor no"
+        if not _can(self.estimator_, "predict"):
+            yield "its estimator_ does not predict"
+        groups: object = getattr(self, "sensitive_estimator_", None)
+        if groups is not None and not _can(groups, "predict_proba"):
+            yield "its sensitive_estimator_ does not tell probabilities"
 
     def partial_fit(
         self,
@@ -107,3 +114,10 @@ class FittedEstimator(TellsPromise, Stored, ABC):
             certificate_=replace(step.certificate_, calibration=self.certificate_.calibration),
             n_iter_=max(1, step.result_.n_iter),
         )
+
+
+def _can(models: object, method: str) -> bool:
+    """Whether a model, or each model of a list, has a method."""
+    return all(
+        callable(getattr(model, method, None)) for model in (models if isinstance(models, list) else [models])
+    )

@@ -231,8 +231,8 @@ def _in_columns(proba: FloatArray, places: list[int], n_columns: int) -> FloatAr
     known = all(type(place) is int and 0 <= place < n_columns for place in places)
     if not known or len(set(places)) < len(places) or proba.shape != (len(proba), len(places)):
         raise ValueError(
-            f"The model tells the classes {some_of(places)} apart, with probabilities of shape {proba.shape}: it "
-            f"was fitted for {n_columns} others."
+            f"The model tells the classes {some_of(places)} apart, with probabilities of shape "
+            f"{proba.shape}: it was fitted for {n_columns} others."
         )
     out = np.zeros((len(proba), n_columns))
     out[:, places] = proba

@@ -81,6 +81,10 @@ class SolvedStep(TellsPromise, Stored, BaseEstimator, ABC):  # type: ignore[misc
             yield "its draw_key_ is not a key"
         if not isinstance(self.groups_, np.ndarray) or self.groups_.shape != (n_groups,):
             yield f"its groups_ are not {n_groups} labels"
+        elif self.policy_.strata is not None and not all(
+            type(label) is tuple and len(label) == 2 for label in self.groups_.tolist()
+        ):
+            yield "its groups_ are not pairs of a stratum and a group"
         if not all(
             is_finite(each, n_groups) and np.all(each >= 0) for each in (self.epsilon_, self.tolerance_)
         ):
