@@ -1,5 +1,7 @@
 """A stray cell does not turn a column of numbers into categories without a word."""
 
+import csv
+
 import pyarrow as pa
 import pytest
 
@@ -82,3 +84,32 @@ def test_what_is_text_has_no_strays():
 def test_marks_are_of_text_alone():
     table = pa.table({"a": ["-", "x"], "b": [1, 2]})
     assert without_marks(table, ["-", "1"]).to_pydict() == {"a": [None, "x"], "b": [1, 2]}
+
+
+def test_formulas_are_escaped_where_that_is_asked_for(tmp_path, capsys):
+    table = make_table()
+    cells = [
+        "=cmd|'/C calc'!A0",
+        "+1+1",
+        "-2+3",
+        "@SUM(A1)",
+        "\t=1",
+        "-5",
+        "+5e3",
+        "plain",
+        ' =HYPERLINK("x")',
+    ]
+    table = table.append_column("=note", pa.array((cells * 50)[: table.num_rows]))
+    rows, model, out = str(tmp_path / "rows.csv"), str(tmp_path / "m.evenhand"), tmp_path / "out.csv"
+    write_frame(table, rows)
+    assert main(["fit", rows, *FIT, "-o", model, "--drop", "=note", "-q"]) == 0
+    assert main(["predict", model, rows, "-o", str(out), "--escape-formulas", "-q"]) == 0
+    with open(out, newline="") as file:
+        found = list(csv.DictReader(file))
+    expected = ["'" + cell if cell not in ("-5", "+5e3", "plain") else cell for cell in cells]
+    assert [row["'=note"] for row in found][: len(cells)] == expected
+    assert [float(row["prediction"]) for row in found]
+    assert main(["predict", model, rows, "-o", str(out), "-q", "--force"]) == 0
+    assert "'=cmd" not in out.read_text()
+    assert main(["predict", model, rows, "-o", str(tmp_path / "out.parquet"), "--escape-formulas"]) == 2
+    assert "is for CSV files" in capsys.readouterr().err

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 _CLASSES: dict[str, type["Stored"]] = {}
+MODERATE = 1e100
 _OWN = __name__.partition(".")[0]
 
 
@@ -86,6 +87,11 @@ def is_finite(value: object, *shape: int | None) -> bool:
     if not shape:
         return type(value) is float and math.isfinite(value)
     return is_floats(value, *shape) and bool(np.isfinite(value).all())  # type: ignore[call-overload]
+
+
+def is_moderate(value: object, *shape: int | None) -> bool:
+    """Whether a value is finite, and sums and squares of it are: for numbers that no user's unit enters."""
+    return is_finite(value, *shape) and bool(np.all(np.abs(value) <= MODERATE))  # type: ignore[arg-type]
 
 
 def is_count(value: object, least: int = 0) -> bool:

@@ -7,7 +7,7 @@ import numpy as np
 
 from evenhand._kernels.chunks import run_chunks
 from evenhand._kernels.softmax import means_into, pmf_into, quantiles_into
-from evenhand._utils.stored import Stored, is_finite
+from evenhand._utils.stored import MODERATE, Stored, is_finite, is_moderate
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.dual.costs import Cost, Squared, cost_faults
 from evenhand.dual.grid import Grid
@@ -48,7 +48,7 @@ class SoftmaxPolicy(Stored):
             yield "its tilt is not a table of finite numbers"
         elif self.tilt.shape != (len(self.grid.atoms), len(self.group_prior)):
             yield "the shapes of its atoms, prior and tilt do not agree"
-        if not is_finite(self.temperature) or not self.temperature > 0:
+        if not is_moderate(self.temperature) or not self.temperature >= 1.0 / MODERATE:
             yield "its temperature is not a positive number"
         elif self.tilt.size and not self._largest_logit() < LARGEST_LOGIT:
             yield "its tilt, prior and temperature come to logits beyond any fit"

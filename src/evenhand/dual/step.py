@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand._utils.stored import Stored, is_finite
+from evenhand._utils.stored import MODERATE, Stored, is_finite, is_moderate
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import Rows
 from evenhand.dual.cost_terms import clip_within_reach
@@ -64,7 +64,7 @@ class ParityStep(Stored):
         yield from prior_faults(self.group_prior)
         if not is_finite(self.epsilon, len(self.group_prior)) or not np.all(self.epsilon >= 0):
             yield "its tolerances are not one number for each group"
-        if not is_finite(self.beta) or not self.beta > 0:
+        if not is_moderate(self.beta) or not self.beta >= 1.0 / MODERATE:
             yield "its beta is not a positive number"
         yield from strata_faults(self.strata, self.group_prior)
         yield from cost_faults(self.cost, len(self.grid.atoms))

@@ -63,7 +63,8 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> Any:
         Full names of types to trust beside those. Trusting a type imports its module and builds it from the
         file's content: name only what you expect from whoever wrote the file.
     """
-    return read_model(Path(path).read_bytes(), check_trusted(trusted))
+    names = check_trusted(trusted)
+    return read_model(Path(path).read_bytes(), names)
 
 
 def read_model(data: bytes, trusted: Collection[str] = ()) -> Any:

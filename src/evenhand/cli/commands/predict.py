@@ -17,7 +17,8 @@ from evenhand.cli.rows import feature_kinds, make_features
 from evenhand.cli.tasks import Kind, find_kind_of_prediction, task_of
 from evenhand.tables.columns import as_ids
 from evenhand.tables.files import read_batches, read_table
-from evenhand.tables.formats import STANDARD, find_delimiter, require_columns
+from evenhand.tables.formats import STANDARD, find_delimiter, find_format, require_columns
+from evenhand.tables.formulas import escape_formulas
 from evenhand.tables.sources import Source, open_source
 from evenhand.tables.strays import without_marks
 from evenhand.tables.writing import table_writer
@@ -53,6 +54,13 @@ def predict(
     ] = "all",
     name: Annotated[str, typer.Option(help="Name of the column of draws.")] = "prediction",
     na: opt.Na = None,
+    escape: Annotated[
+        bool,
+        typer.Option(
+            "--escape-formulas",
+            help="Write an apostrophe before text that a spreadsheet would run as a formula, such as =cmd().",
+        ),
+    ] = False,
     trust: opt.Trust = None,
     input_format: opt.InputFormat = None,
     output_format: opt.OutputFormat = None,
@@ -76,10 +84,12 @@ def predict(
     source = open_source(data, format=input_format, delimiter=delimiter)
     scoring = Scoring.of(load_model(model, trust), kind or ["draw"], name, id, keep, na)
     sign = find_delimiter(data if output == STANDARD else output, delimiter)
+    if escape and find_format(output, output_format) != "csv":
+        raise UsageError("--escape-formulas is for CSV files: no spreadsheet runs the others.")
     n_rows = 0
     with terminal.working("Predicting"), table_writer(output, output_format, sign) as write:
         for table in scoring.batches(source):
-            write(table)
+            write(escape_formulas(table) if escape else table)
             n_rows += table.num_rows
     if output != STANDARD:
         terminal.say(f"{n_rows} rows with {', '.join(scoring.kinds)}: {output}")

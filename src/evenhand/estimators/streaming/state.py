@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand._utils.stored import Stored, is_count, is_finite
+from evenhand._utils.stored import Stored, is_count, is_finite, is_moderate
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import SUM_TOLERANCE
 from evenhand.certificates import PolicyMeasures
@@ -132,7 +132,7 @@ class Stream(Stored):
         if not isinstance(self.step, ParityStep):
             yield "it has no step"
         shape = self.step.empty_problem().multipliers_shape
-        if not is_finite(self.multipliers, *shape):
+        if not is_moderate(self.multipliers, *shape):
             yield "its multipliers do not have the shape of its atoms and groups"
         n_waiting, n_classes = len(self.waiting_scores), self.step.cost.n_classes
         of_scores = (n_waiting,) if n_classes is None else (n_waiting, n_classes)
@@ -144,7 +144,7 @@ class Stream(Stored):
         counts = self.n_rows, self.n_clipped, self.most_atoms, self.n_before, self.mark
         if not all(is_count(count) for count in counts) or self.n_rows < n_waiting:
             yield "its counts of rows do not agree"
-        if self.violation_before is not None and not is_finite(self.violation_before, *shape):
+        if self.violation_before is not None and not is_moderate(self.violation_before, *shape):
             yield "the violation before it does not have the shape of its multipliers"
         if not isinstance(self.record, Record | None):
             yield "it has no record"
