@@ -12,7 +12,7 @@ BOUNDS_TESTS ?= tests/test_cli.py tests/test_modelfile.py tests/test_modelfile_e
 	tests/test_postprocessor.py tests/test_first_hour.py tests/test_labels.py
 TORCH_MODULES = $(wildcard src/evenhand/*/torch_*.py src/evenhand/*/triton_*.py)
 
-.PHONY: demo test test-slow test-torch test-spark test-dask test-lowest test-newest lint bench reproduce clean
+.PHONY: demo test test-slow test-torch test-spark test-dask test-lowest test-newest hashes audit sbom wheel lint bench reproduce clean
 
 demo: $(READY)
 	$(BIN)/python -m evenhand demo
@@ -40,6 +40,21 @@ test-lowest: .venv-lowest/.ready
 test-newest: $(NEWEST_VENV)/.ready
 	$(NEWEST_VENV)/bin/python -m pytest -m "not slow" -q -W ignore $(BOUNDS_TESTS) $(ARGS)
 
+# Of the pinned versions: their hashes, known weaknesses, a bill of materials. They need PyPI.
+hashes: .venv-supply/.ready
+	.venv-supply/bin/uv pip compile -q --generate-hashes --no-deps --no-header --no-annotate --universal constraints.txt -o constraints-hashes.txt
+
+audit: .venv-supply/.ready
+	.venv-supply/bin/pip-audit --no-deps --strict -r constraints.txt
+
+sbom: .venv-supply/.ready
+	mkdir -p dist
+	.venv-supply/bin/cyclonedx-py requirements constraints.txt --pyproject pyproject.toml --output-reproducible -o dist/sbom.json
+
+# The same commit gives the same bytes, whenever and wherever it is built.
+wheel:
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(PYTHON) -m pip wheel -q --no-deps --disable-pip-version-check -w dist .
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -55,7 +70,7 @@ reproduce: $(READY)
 	$(BIN)/python -m reproduction $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(TORCH_VENV) .venv-spark .venv-dask .venv-lowest .venv-newest-* evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TORCH_VENV) .venv-spark .venv-dask .venv-lowest .venv-newest-* .venv-supply evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks demos reproduction -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): constraints.txt pyproject.toml
@@ -81,6 +96,11 @@ $(TORCH_READY): constraints.txt pyproject.toml
 	@echo "Preparing .venv-newest-$*: a minute or two, once."
 	$(PYTHON) -m venv .venv-newest-$*
 	.venv-newest-$*/bin/python -m pip install -qq --disable-pip-version-check -U -e ".[cli,data,plot,tables]" pytest hypothesis
+	@touch $@
+
+.venv-supply/.ready:
+	$(PYTHON) -m venv .venv-supply
+	.venv-supply/bin/python -m pip install -qq --disable-pip-version-check uv pip-audit cyclonedx-bom
 	@touch $@
 
 .venv-%/.ready: constraints-%.txt pyproject.toml

@@ -38,6 +38,17 @@ def test_imports_go_down_the_layers(project_root):
     assert outcome.returncode == 0, outcome.stdout
 
 
+def test_the_hashes_are_those_of_the_pinned_versions(project_root):
+    pinned = {line.strip() for line in (project_root / "constraints.txt").read_text().splitlines()}
+    pinned = {line for line in pinned if line and not line.startswith("#")}
+    lines = (project_root / "constraints-hashes.txt").read_text().splitlines()
+    hashed = {
+        line.removesuffix("\\").partition(";")[0].strip() for line in lines if "==" in line.partition(";")[0]
+    }
+    assert hashed == pinned, "run make hashes"
+    assert len([line for line in lines if "--hash=sha256:" in line]) >= len(pinned)
+
+
 def test_lower_bounds_are_those_that_are_tested(project_root):
     project = tomllib.loads((project_root / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
