@@ -78,7 +78,7 @@ def is_floats(value: object, *shape: int | None) -> bool:
     )
 
 
-def is_finite(value: object, *shape: int | None) -> bool:
+def is_finite(value: Any, *shape: int | None) -> bool:
     """Whether a value is an array of finite doubles of this shape, or without a shape one finite float.
 
     >>> is_finite(np.array([1.0, np.nan]), 2), is_finite(np.ones(2), None), is_finite(0.5), is_finite(np.inf)
@@ -86,12 +86,12 @@ def is_finite(value: object, *shape: int | None) -> bool:
     """
     if not shape:
         return type(value) is float and math.isfinite(value)
-    return is_floats(value, *shape) and bool(np.isfinite(value).all())  # type: ignore[call-overload]
+    return is_floats(value, *shape) and bool(np.isfinite(value).all())
 
 
-def is_moderate(value: object, *shape: int | None) -> bool:
+def is_moderate(value: Any, *shape: int | None) -> bool:
     """Whether a value is finite, and sums and squares of it are: for numbers that no user's unit enters."""
-    return is_finite(value, *shape) and bool(np.all(np.abs(value) <= MODERATE))  # type: ignore[arg-type]
+    return is_finite(value, *shape) and bool(np.all(np.abs(value) <= MODERATE))
 
 
 def is_count(value: object, least: int = 0) -> bool:

@@ -12,6 +12,7 @@ each stratum, and a small matrix gives the rest.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -62,11 +63,11 @@ class ImbalanceModel:
         return np.ascontiguousarray((totals[:, self.kept] - shares).T)
 
 
-def prior_faults(prior: object) -> Iterator[str]:
+def prior_faults(prior: Any) -> Iterator[str]:
     """Why shares of groups that were read from a file are none, or are those of more groups than can be."""
-    if not is_finite(prior, None) or not np.all(prior > 0):  # type: ignore[operator]
+    if not is_finite(prior, None) or not np.all(prior > 0):
         yield "its prior is not positive"
-    elif len(prior) > MOST_GROUPS:  # type: ignore[arg-type]
+    elif len(prior) > MOST_GROUPS:
         yield f"it has more than {MOST_GROUPS} groups"
 
 

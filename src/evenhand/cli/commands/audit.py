@@ -134,7 +134,7 @@ def audit_columns(
     for note in notes:
         terminal.note(note)
     _require_filled(rows, others)
-    known = {"y": rows.y, **{name: rows.X[name].to_numpy() for name in others}}
+    known: dict[str, Any] = {"y": rows.y, **{name: np.ascontiguousarray(rows.X[name]) for name in others}}
     if classes:
         known = _coded(known)
     with terminal.working("Measuring"):
