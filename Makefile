@@ -89,13 +89,13 @@ $(TORCH_READY): constraints.txt pyproject.toml
 .venv-lowest/.ready: constraints-lowest.txt pyproject.toml
 	@echo "Preparing .venv-lowest: a minute or two, once."
 	$(PYTHON) -m venv .venv-lowest
-	.venv-lowest/bin/python -m pip install -qq --disable-pip-version-check -c $< -e ".[cli,data,plot,tables]" pytest hypothesis
+	.venv-lowest/bin/python -m pip install -qq --disable-pip-version-check -c $< -e ".[cli,data,plot,tables]" pytest hypothesis polars
 	@touch $@
 
 .venv-newest-%/.ready: pyproject.toml
 	@echo "Preparing .venv-newest-$*: a minute or two, once."
 	$(PYTHON) -m venv .venv-newest-$*
-	.venv-newest-$*/bin/python -m pip install -qq --disable-pip-version-check -U -e ".[cli,data,plot,tables]" pytest hypothesis
+	.venv-newest-$*/bin/python -m pip install -qq --disable-pip-version-check -U -e ".[cli,data,plot,tables]" pytest hypothesis polars
 	@touch $@
 
 .venv-supply/.ready:
