@@ -9,6 +9,7 @@ import io
 import json
 import os
 import resource
+import struct
 import tempfile
 import traceback
 import warnings
@@ -41,14 +42,19 @@ ROWS = slice(0, 12)
 
 NUMBERS = (0.0, -0.0, 1.0, -1.0, 0.5, 1e-300, 5e-324, 1e300, -1e300, 1.7e308, 1e16, np.nan, np.inf, -np.inf)
 VALUES: tuple[Any, ...] = (
-    None, True, False, 0, 1, -1, 2**31, 2**53, -(2**53), 10**30, 0.5, 1e308, -1e308, 5e-324, "", "x", "cdf", "\ud800",
-    [], {}, [[]], [0], [None], [[1, 2], [3]], {"a": 1}, {"tuple": []}, {"tuple": [{"tuple": []}]}, {"dict": []},
+    None, True, False, 0, 1, -1, 2**31, 2**53, -(2**53), 10**30, 0.5, 1e308, -1e308, 5e-324, "", "x",
+    "cdf", "\ud800",
+    [], {}, [[]], [0], [None], [[1, 2], [3]], {"a": 1}, {"tuple": []}, {"tuple": [{"tuple": []}]},
+    {"dict": []},
     {"dict": [[{"tuple": []}, 1]]}, {"dict": [[{"array": "arrays/0.npy"}, 1]]}, {"array": "arrays/0.npy"},
     {"array": "arrays/1.npy"}, {"float": "7ff8000000000000"}, {"float": "7ff0000000000000"},
-    {"float": "fff0000000000000"}, {"int": "0x" + "f" * 5000}, {"int": "-0x1"}, {"bytes": "AAAA"}, {"bytes": ""},
+    {"float": "fff0000000000000"}, {"int": "0x" + "f" * 5000}, {"int": "-0x1"}, {"bytes": "AAAA"},
+    {"bytes": ""},
     {"date": "2024-02-30"}, {"datetime": "0001-01-01T00:00:00"}, {"uuid": "0" * 32},
-    {"scalar": {"dtype": "<f8", "bytes": "AAAAAAAA8H8="}}, {"scalar": {"dtype": "<U1", "bytes": "AAAAAA=="}},
-    {"scalar": {"dtype": "<M8[D]", "bytes": "AAAAAAAAAIA="}}, {"scalar": {"dtype": "<i8", "bytes": "/////////38="}},
+    {"scalar": {"dtype": "<f8", "bytes": "AAAAAAAA8H8="}}, {"scalar": {"dtype": "<U1",
+    "bytes": "AAAAAA=="}},
+    {"scalar": {"dtype": "<M8[D]", "bytes": "AAAAAAAAAIA="}}, {"scalar": {"dtype": "<i8",
+    "bytes": "/////////38="}},
     {"objects": {"shape": [0], "items": []}}, {"objects": {"shape": [], "items": [1]}},
     {"objects": {"shape": [2], "items": ["a", {"tuple": [1]}]}}, {"enum": ["Status", "CONVERGED"]},
     {"object": {"class": "CdfParity", "fields": {}}}, {"object": {"class": "Squared", "fields": {}}},
@@ -83,7 +89,8 @@ def run(seconds: float | None, cases: int | None, seed: int) -> Counts:
             good = seeds[int(rng.choice(len(seeds), p=weights / weights.sum()))]
             data = mutate(good, rng)
             as_checkpoint = rng.random() < 0.05
-            case = f"{'checkpoint' if as_checkpoint else 'file'} of {good.name}, seed {seed}, case {counts.cases}"
+            kind = "checkpoint" if as_checkpoint else "file"
+            case = f"{kind} of {good.name}, seed {seed}, case {counts.cases}"
             attempt: Callable[[], Any] = (
                 (lambda data=data: try_checkpoint(data, path))
                 if as_checkpoint
@@ -313,7 +320,7 @@ def _spoil_array(array: Any, rng: np.random.Generator) -> Any:
 
 def _number(rng: np.random.Generator) -> Any:
     value = NUMBERS[int(rng.integers(len(NUMBERS)))]
-    return value if np.isfinite(value) else VALUES[31 + int(rng.integers(3))]
+    return value if np.isfinite(value) else {"float": struct.pack(">d", value).hex()}
 
 
 def _places(tree: Any) -> Iterator[tuple[Any, Any]]:
