@@ -6,9 +6,13 @@ READY := $(VENV)/.ready
 TORCH_VENV := .venv-torch
 TORCH_BIN := $(TORCH_VENV)/bin
 TORCH_READY := $(TORCH_VENV)/.ready
+NEWEST_VENV = .venv-newest-$(shell $(PYTHON) -c "import sys; print('%d.%d' % sys.version_info[:2])")
+# What touches other libraries most: frames, files, scikit-learn, the command line.
+BOUNDS_TESTS ?= tests/test_cli.py tests/test_modelfile.py tests/test_modelfile_estimators.py tests/test_tables.py \
+	tests/test_postprocessor.py tests/test_first_hour.py tests/test_labels.py
 TORCH_MODULES = $(wildcard src/evenhand/*/torch_*.py src/evenhand/*/triton_*.py)
 
-.PHONY: demo test test-slow test-torch test-spark test-dask test-onnx test-mlflow lint bench reproduce clean
+.PHONY: demo test test-slow test-torch test-spark test-dask test-onnx test-mlflow test-lowest test-newest hashes audit sbom wheel lint bench reproduce clean
 
 demo: $(READY)
 	$(BIN)/python -m evenhand demo
@@ -36,6 +40,29 @@ test-onnx: .venv-onnx/.ready
 test-mlflow: .venv-mlflow/.ready
 	.venv-mlflow/bin/python -m pytest -q tests/serving/test_mlflow.py tests/serving/test_shap.py $(ARGS)
 
+# The oldest versions that pyproject.toml allows, and the newest there are; BOUNDS_TESTS=tests runs all. Old
+# libraries warn of newer ones, so that warnings are no errors here. make test-newest PYTHON=python3.13 for others.
+test-lowest: .venv-lowest/.ready
+	.venv-lowest/bin/python -m pytest -m "not slow" -q -W ignore $(BOUNDS_TESTS) $(ARGS)
+
+test-newest: $(NEWEST_VENV)/.ready
+	$(NEWEST_VENV)/bin/python -m pytest -m "not slow" -q -W ignore $(BOUNDS_TESTS) $(ARGS)
+
+# Of the pinned versions: their hashes, known weaknesses, a bill of materials. They need PyPI.
+hashes: .venv-supply/.ready
+	.venv-supply/bin/uv pip compile -q --generate-hashes --no-deps --no-header --no-annotate --universal constraints.txt -o constraints-hashes.txt
+
+audit: .venv-supply/.ready
+	.venv-supply/bin/pip-audit --no-deps --strict -r constraints.txt
+
+sbom: .venv-supply/.ready
+	mkdir -p dist
+	.venv-supply/bin/cyclonedx-py requirements constraints.txt --pyproject pyproject.toml --output-reproducible -o dist/sbom.json
+
+# The same commit gives the same bytes, whenever and wherever it is built.
+wheel:
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(PYTHON) -m pip wheel -q --no-deps --disable-pip-version-check -w dist .
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -51,7 +78,7 @@ reproduce: $(READY)
 	$(BIN)/python -m reproduction $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(TORCH_VENV) .venv-spark .venv-dask .venv-onnx .venv-mlflow evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TORCH_VENV) .venv-spark .venv-dask .venv-onnx .venv-mlflow .venv-lowest .venv-newest-* .venv-supply evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks demos reproduction -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): constraints.txt pyproject.toml
@@ -65,6 +92,23 @@ $(TORCH_READY): constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(TORCH_VENV)
 	$(TORCH_BIN)/python -m pip install -qq --disable-pip-version-check torch==2.13.0 triton==3.9.0
 	$(TORCH_BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[torch,io,tables]" hypothesis pandas pytest
+	@touch $@
+
+.venv-lowest/.ready: constraints-lowest.txt pyproject.toml
+	@echo "Preparing .venv-lowest: a minute or two, once."
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install -qq --disable-pip-version-check -c $< -e ".[cli,data,plot,tables]" pytest hypothesis polars
+	@touch $@
+
+.venv-newest-%/.ready: pyproject.toml
+	@echo "Preparing .venv-newest-$*: a minute or two, once."
+	$(PYTHON) -m venv .venv-newest-$*
+	.venv-newest-$*/bin/python -m pip install -qq --disable-pip-version-check -U -e ".[cli,data,plot,tables]" pytest hypothesis polars
+	@touch $@
+
+.venv-supply/.ready:
+	$(PYTHON) -m venv .venv-supply
+	.venv-supply/bin/python -m pip install -qq --disable-pip-version-check uv pip-audit cyclonedx-bom
 	@touch $@
 
 ALSO_onnx = pandas pyarrow lightgbm xgboost-cpu

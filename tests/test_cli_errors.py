@@ -243,7 +243,7 @@ WRITERS = {
 def test_a_full_disk_leaves_the_file_that_was_there(run, home, no_room, command):
     (home / "full").mkdir(exist_ok=True)
     (home / "full" / "file").write_text("what was there")
-    outcome = run(*(each.replace("{}", str(home)) for each in WRITERS[command]))
+    outcome = run(*(each.replace("{}", str(home)) for each in (*WRITERS[command], "--force")))
     assert outcome.code == 5
     assert outcome.err.count("\n") == 1, outcome.err
     assert "file: File too large" in outcome.err

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -73,3 +74,73 @@ def test_warm_up_leaves_nothing_to_compile(tmp_path):
     assert first["compiled"] > 5
     assert second["compiled"] == 0
     assert first["cache"][0].startswith(str(tmp_path))
+
+
+LOOP = """
+from evenhand._kernels.compiling import njit
+
+@njit(cache=True)
+def twice(number):
+    return 2 * number
+"""
+CALL = """
+import resource, tempfile, warnings
+warnings.simplefilter("always")
+{before}
+from loop import twice
+{after}
+print(twice(21))
+"""
+NO_FOLDER = """
+def refuse(dir=None):
+    raise PermissionError(13, "Permission denied", dir)
+tempfile.TemporaryFile = refuse
+"""
+NO_SPACE = "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))"
+NOBODY = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups"]
+NOBODY += ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]  # Python may be in root's home
+
+
+@pytest.fixture
+def call(tmp_path):
+    """Call a compiled loop in a process of its own; how often its cache is complained of there."""
+    (tmp_path / "loop.py").write_text(LOOP)
+
+    def run(before="", after="", prefix=(), cache="cache"):
+        code = CALL.format(before=before, after=after)
+        paths = [str(tmp_path), *sys.path]
+        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(paths)}
+        if cache is not None:
+            environment["NUMBA_CACHE_DIR"] = str(tmp_path / cache)
+        called = [*prefix, sys.executable, "-B", "-c", code]
+        done = subprocess.run(
+            called, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False
+        )
+        assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
+        return done.stderr.count("CacheWarning: Compiled loops cannot be kept")
+
+    return run
+
+
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+def test_a_damaged_cache_is_told_of_once_and_mended(suffix, call, tmp_path):
+    assert call() == 0
+    (file,) = tmp_path.rglob(f"*.{suffix}")
+    file.write_bytes(file.read_bytes()[:50] + b"damage")
+    assert [call(), call()] == [1, 0]
+
+
+@pytest.mark.parametrize(("before", "after"), [(NO_FOLDER, ""), ("", NO_SPACE)], ids=["folder", "space"])
+def test_without_a_folder_or_space_for_the_cache_loops_are_compiled_all_the_same(before, after, call):
+    assert call(before, after) == 1
+
+
+@pytest.mark.skipif(
+    shutil.which("setpriv") is None or subprocess.run([*NOBODY, "true"], check=False).returncode != 0,
+    reason="only root can be another user",
+)
+def test_another_user_without_a_home_who_may_write_nothing_can_run_it(call, tmp_path):
+    (tmp_path / "__pycache__").mkdir()
+    tmp_path.chmod(0o777)  # where a home of nobody would be made, if one were
+    assert call(prefix=NOBODY, cache=None) == 1
+    assert not (tmp_path / "~").exists()

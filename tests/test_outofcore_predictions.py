@@ -46,7 +46,7 @@ def test_draws_by_id_and_fresh_draws_do_not_depend_on_the_blocks(table_path, tmp
 def test_a_failure_while_predicting_leaves_the_old_file_and_nothing_else(tmp_path):
     step, target = fit_in_memory(make_step()), tmp_path / "out.parquet"
     target.write_bytes(b"old")
-    (tmp_path / ".out.parquet.of-a-kill.tmp").touch()
+    (tmp_path / ".out.parquet.0123456789abcdef.tmp").touch()
     frame = TABLE.to_pandas()
     frame.loc[4000, "a"] = np.nan
     with pytest.raises(ValueError, match="group_proba must be finite"):

@@ -1,6 +1,7 @@
 import importlib.metadata
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -45,6 +46,42 @@ def test_imports_go_down_the_layers(project_root):
     command = [sys.executable, "-c", code]  # a process of its own: the linter changes sys.path
     outcome = subprocess.run(command, cwd=project_root, capture_output=True, text=True, check=False)
     assert outcome.returncode == 0, outcome.stdout
+
+
+def test_the_hashes_are_those_of_the_pinned_versions(project_root):
+    pinned = {line.strip() for line in (project_root / "constraints.txt").read_text().splitlines()}
+    pinned = {line for line in pinned if line and not line.startswith("#")}
+    lines = (project_root / "constraints-hashes.txt").read_text().splitlines()
+    hashed = {
+        line.removesuffix("\\").partition(";")[0].strip() for line in lines if "==" in line.partition(";")[0]
+    }
+    assert hashed == pinned, "run make hashes"
+    assert len([line for line in lines if "--hash=sha256:" in line]) >= len(pinned)
+
+
+def test_lower_bounds_are_those_that_are_tested(project_root):
+    project = tomllib.loads((project_root / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = [
+        *project["dependencies"],
+        *(
+            each
+            for name in ("cli", "data", "io", "plot", "report", "tables")
+            for each in extras[name]
+            if not each.startswith("evenhand[")
+        ),
+    ]
+    bounds = dict(each.split(">=") for each in wanted)
+    lines = (project_root / "constraints-lowest.txt").read_text().splitlines()
+    tested = dict(line.split("==") for line in lines if not line.startswith("#"))
+    assert {name: _version(text) for name, text in tested.items()} == {
+        name: _version(text) for name, text in bounds.items()
+    }
+
+
+def _version(text):
+    """The numbers of a version, of which zeros at the end say nothing."""
+    return tuple(map(int, text.removesuffix(".0").removesuffix(".0").split(".")))
 
 
 def test_every_benchmark_can_be_started_by_name(project_root):

@@ -246,3 +246,12 @@ def test_a_missing_column_is_named_for_every_format(home):
     for name in [*TEXTS, *TYPED]:
         with pytest.raises(ValueError, match="no column nothing"):
             list(open_source(home / name, ["nothing", *GROUPS]).blocks(10))
+
+
+def test_more_columns_than_can_be_read_are_refused_in_words(tmp_path):
+    path = tmp_path / "wide.csv"
+    path.write_text("\n".join(",".join(map(str, range(20_001))) for _ in range(2)))
+    with pytest.raises(TableError, match=r"wide\.csv has 20001 columns: of a CSV file at most 20000"):
+        read_table(open_source(str(path)))
+    path.write_text("\n".join(",".join(map(str, range(20_000))) for _ in range(2)))
+    assert read_table(open_source(str(path))).column_names[:2] == ["0", "1"]

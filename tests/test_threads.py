@@ -1,6 +1,8 @@
 """The compiled loops under threads, forks and fresh processes."""
 
 import multiprocessing
+import os
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -164,3 +166,16 @@ def test_many_threads_inside_leave_blas_as_it_was():
         answers = list(pool.map(lambda _: run(Batch(), problem).objective, range(16)))
     assert len(set(answers)) == 1
     assert blas_threads() == before
+
+
+@pytest.mark.parametrize(
+    ("value", "complains"), [("0", False), ("", False), ("3", False), ("-1", True), ("two", True)]
+)
+def test_no_value_of_the_variable_for_threads_fails_an_import(value, complains):
+    code = "import evenhand; print(evenhand.get_num_threads())"
+    environment = os.environ | {"EVENHAND_NUM_THREADS": value}
+    called = [sys.executable, "-c", code]
+    done = subprocess.run(called, env=environment, capture_output=True, text=True, check=True)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert int(done.stdout) == (3 if value == "3" else cores)
+    assert ("EVENHAND_NUM_THREADS must be a positive integer" in done.stderr) == complains

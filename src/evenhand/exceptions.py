@@ -3,6 +3,7 @@
 from sklearn.exceptions import ConvergenceWarning as _SklearnConvergenceWarning
 
 __all__ = [
+    "CacheWarning",
     "ClippingWarning",
     "ConvergenceWarning",
     "DriftWarning",
@@ -23,6 +24,10 @@ __all__ = [
 
 class EvenhandWarning(UserWarning):
     """Base of every warning of this package."""
+
+
+class CacheWarning(EvenhandWarning):
+    """Compiled loops cannot be kept on disk, so that each process compiles them anew."""
 
 
 class ConvergenceWarning(EvenhandWarning, _SklearnConvergenceWarning):  # type: ignore[misc]

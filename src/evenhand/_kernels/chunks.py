@@ -13,6 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from evenhand._kernels.softmax import LANES
+from evenhand._utils.warn import warn_user
+from evenhand.exceptions import EvenhandWarning
 
 T = TypeVar("T")
 
@@ -22,11 +24,15 @@ SERIAL_WORK = 200_000  # below this many (row x atom) a thread costs more than i
 
 
 def _default_threads() -> int:
-    asked = os.environ.get("EVENHAND_NUM_THREADS")
-    if asked:
-        if not asked.isdecimal() or int(asked) < 1:
-            raise ValueError(f"EVENHAND_NUM_THREADS must be a positive integer: got {asked!r}.")
+    asked = os.environ.get("EVENHAND_NUM_THREADS", "").strip()
+    if asked.isascii() and asked.isdecimal() and int(asked) > 0:
         return int(asked)
+    if asked not in ("", "0"):  # 0 is all cores, as elsewhere; nobody's import fails for a variable
+        warn_user(
+            f"EVENHAND_NUM_THREADS must be a positive integer, or 0 for all cores: got {asked!r}. It is left "
+            "aside.",
+            EvenhandWarning,
+        )
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -5,7 +5,8 @@ Two rounds for each word of eight bytes and four at the end, as published by Aum
 """
 
 import numpy as np
-from numba import njit
+
+from evenhand._kernels.compiling import njit
 
 _OPTIONS = {"nogil": True, "cache": True, "error_model": "numpy"}
 

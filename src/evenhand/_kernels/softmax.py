@@ -7,8 +7,8 @@ units of log 2, so that the exponential is a shift of the exponent bits and one 
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from evenhand._kernels.compiling import njit
 from evenhand._kernels.exponential import exp2_block_into
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 

@@ -10,8 +10,8 @@ are in `reference_stochastic.py`.
 """
 
 import numpy as np
-from numba import njit
 
+from evenhand._kernels.compiling import njit
 from evenhand._kernels.exponential import exp2_block_into
 
 IDENTITY, CUMULATIVE, FUNCTIONAL, DENSE = 0, 1, 2, 3  # entries of the last lie row by row in `scales`

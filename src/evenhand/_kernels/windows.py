@@ -5,8 +5,8 @@ filled inside windows alone, so that they cost rows x window^2 x pairs, however 
 """
 
 import numpy as np
-from numba import njit
 
+from evenhand._kernels.compiling import njit
 from evenhand._kernels.softmax import LANES, scratch_for, softmax_block_into
 from evenhand._utils.typing import FloatArray, IntArray
 

@@ -1,11 +1,13 @@
 """Objects that a model file may hold, and what must be true of one that was read from a file."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 _CLASSES: dict[str, type["Stored"]] = {}
+MODERATE = 1e100
 _OWN = __name__.partition(".")[0]
 
 
@@ -74,6 +76,22 @@ def is_floats(value: object, *shape: int | None) -> bool:
         and value.ndim == len(shape)
         and all(wanted in (None, size) for wanted, size in zip(shape, value.shape, strict=True))
     )
+
+
+def is_finite(value: Any, *shape: int | None) -> bool:
+    """Whether a value is an array of finite doubles of this shape, or without a shape one finite float.
+
+    >>> is_finite(np.array([1.0, np.nan]), 2), is_finite(np.ones(2), None), is_finite(0.5), is_finite(np.inf)
+    (False, True, True, False)
+    """
+    if not shape:
+        return type(value) is float and math.isfinite(value)
+    return is_floats(value, *shape) and bool(np.isfinite(value).all())
+
+
+def is_moderate(value: Any, *shape: int | None) -> bool:
+    """Whether a value is finite, and sums and squares of it are: for numbers that no user's unit enters."""
+    return is_finite(value, *shape) and bool(np.all(np.abs(value) <= MODERATE))
 
 
 def is_count(value: object, least: int = 0) -> bool:

@@ -73,6 +73,8 @@ class JointCalibrator(Stored):
             yield "its numbers are not finite"
         elif self.scale.min() <= 0:
             yield "its scales are not positive"
+        elif np.any(self.low > self.high):
+            yield "its lower bounds are above its upper ones"
 
     def __call__(self, inputs: FloatArray) -> FloatArray:
         """Probabilities, (n_rows, n_outputs), or scores, (n_rows,), of rows of `joint_inputs`."""

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize, minimize_scalar
 from sklearn.isotonic import IsotonicRegression
 
-from evenhand._utils.stored import Stored, is_floats
+from evenhand._utils.stored import Stored, is_finite
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.calibration.rows import KnownRows, as_proba, check_known_rows, divide_by_sum, log
 
@@ -39,18 +40,22 @@ class Calibrator(Stored):
         """A known method, and slopes, offsets and knots of the same groups."""
         if self.method not in METHODS:
             yield f"its method is none of {', '.join(METHODS)}"
-        if not is_floats(self.group_prior, None):
-            yield "its prior is not a list of numbers"
+        if not is_finite(self.group_prior, None) or not np.all(self.group_prior > 0):
+            yield "its prior is not a list of positive numbers"
         n_groups = len(self.group_prior)
-        if not is_floats(self.slopes, n_groups) or not is_floats(self.offsets, n_groups):
+        if not is_finite(self.slopes, n_groups) or not is_finite(self.offsets, n_groups):
             yield "its slopes and offsets are not one number for each group"
-        if not is_floats(self.knots_x, None) or not is_floats(self.knots_y, len(self.knots_x)):
+        if not is_finite(self.knots_x, None) or not is_finite(self.knots_y, len(self.knots_x)):
             yield "its knots are not pairs of numbers"
+        elif len(self.knots_y) and not 0 <= self.knots_y.min() <= self.knots_y.max() <= 1:
+            yield "its knots are not probabilities"
         starts, least = self.knot_starts, int(self.method == "isotonic")
         if starts.dtype != np.int64 or starts.shape != (n_groups + 1,):
             yield "its knots do not begin somewhere for each group"
         elif starts[0] != 0 or starts[-1] != len(self.knots_x) or np.diff(starts).min() < least:
             yield "its knots are not dealt out to its groups"
+        elif any(np.diff(self.knots_x[first:last]).min(initial=0) < 0 for first, last in pairwise(starts)):
+            yield "its knots do not increase"
 
     @property
     def temperature(self) -> float:

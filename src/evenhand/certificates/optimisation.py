@@ -16,7 +16,7 @@ import numpy as np
 from evenhand._kernels.softmax import LOG_2
 from evenhand._utils.labels import label_text
 from evenhand._utils.markup import cell, html_block
-from evenhand._utils.stored import Stored, is_floats
+from evenhand._utils.stored import Stored, is_finite
 from evenhand._utils.typing import FloatArray
 from evenhand.calibration import CalibrationDiagnosis
 from evenhand.certificates.promise import Promise
@@ -57,7 +57,7 @@ class Certificate(Stored):
     def faults(self) -> Iterator[str]:
         """A tolerance and a violation for each group."""
         n_groups = len(self.groups)
-        if not is_floats(self.epsilon, n_groups) or not is_floats(self.violation, n_groups):
+        if not is_finite(self.epsilon, n_groups) or not is_finite(self.violation, n_groups):
             yield "its tolerances and violations are not one number for each group"
         if not isinstance(self.calibration, CalibrationDiagnosis | None):
             yield "its calibration is not a diagnosis"

@@ -20,6 +20,7 @@ from evenhand.estimators.nuisances import default_classifier
 from evenhand.estimators.tabular import pipeline_kinds, table_pipeline
 from evenhand.modelfile import ModelFileError, UntrustedTypesError
 from evenhand.tables.columns import BETWEEN
+from evenhand.tables.strays import without_marks
 
 MOST_ENTRIES = 2 * 10**7  # of a pmf that is held in memory to be measured; beyond, draws are
 _PER_GROUP = re.compile(r"(?P<label>.+?)=(?P<value>[^,=]+)(?:,|$)")
@@ -176,8 +177,17 @@ def feature_names(model: Any) -> list[str]:
     return listed
 
 
-def rows_for(model: Any, table: pa.Table, parts: Parts, terminal: Terminal) -> LabelledRows:
+def missing_marks(model: Any, given: Sequence[str] | None) -> list[str]:
+    """Cells that mean a missing value: those of the fit, and those that are given beside."""
+    known = getattr(model, "missing_marks_", None)
+    return [*(known if isinstance(known, list) else ()), *(given or ())]
+
+
+def rows_for(
+    model: Any, table: pa.Table, parts: Parts, terminal: Terminal, na: Sequence[str] | None = None
+) -> LabelledRows:
     """Labelled rows of a table with the features that a fitted model needs, and the labels it knows."""
+    table = without_marks(table, missing_marks(model, na))
     kinds = model_kinds(model) or feature_kinds(table, feature_names(model))
     known = parts.id or id_column(model, table.column_names)
     parts = replace(parts, separate=model.cells_.separate, id=known)

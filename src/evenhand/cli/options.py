@@ -37,6 +37,15 @@ Categorical = Annotated[
     list[str] | None,
     typer.Option("--categorical", metavar="COLUMN", help="Column whose numbers are codes of categories."),
 ]
+Na = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--na",
+        metavar="TEXT",
+        help="A cell that means a missing value, beside empty ones, ?, NA, NaN and their like; several will "
+        "do. A model remembers those of its fit.",
+    ),
+]
 Weight = Annotated[
     str | None, typer.Option("--weight", metavar="COLUMN", help="Column with the weight of each row.")
 ]
@@ -170,6 +179,14 @@ OutputFormat = Annotated[
 ]
 Delimiter = Annotated[
     str | None, typer.Option(help="What parts the columns of a CSV file.", show_default=",")
+]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force",
+        help="Replace files that are there already. Models, reports and cards of evenhand's "
+        "need no --force, and a file that is read is never replaced.",
+    ),
 ]
 Trust = Annotated[
     list[str] | None,

@@ -9,7 +9,16 @@ from evenhand.calibration import CALIBRATIONS
 from evenhand.cli.errors import UsageError, one_of
 from evenhand.cli.models import make_model, read_share
 from evenhand.cli.notions import match_settings
-from evenhand.cli.rows import LabelledRows, Parts, check_groups, find_kinds, number_notes, read_rows, split
+from evenhand.cli.rows import (
+    LabelledRows,
+    Parts,
+    check_groups,
+    find_kinds,
+    number_notes,
+    read_rows,
+    split,
+    stray_notes,
+)
 from evenhand.cli.tasks import AUTO, TASKS, Task, find_task
 from evenhand.cli.terminal import Terminal
 from evenhand.dual.floors import BEFORE, EACH
@@ -18,6 +27,7 @@ from evenhand.estimators.cells import ATTRIBUTES, CRITERIA
 from evenhand.solvers import SOLVERS
 from evenhand.tables.files import read_table
 from evenhand.tables.sources import Source
+from evenhand.tables.strays import without_marks
 
 MOST_HELD_OUT = 0.9
 NONE = "none"
@@ -105,6 +115,7 @@ class Learning:
     min_group_size: int = 10
     merge_small: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the model
+    marks: tuple[str, ...] = ()  # cells that mean a missing value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,8 +133,10 @@ def prepare(asked: Learning, terminal: Terminal) -> Prepared:
     """Read the table, check what can be checked before any model is fitted, and split the rows."""
     one_of(asked.task, (AUTO, *TASKS), "--task")
     held_out = read_share(asked.holdout, "--holdout", MOST_HELD_OUT)
-    table = read_table(asked.source)
+    table = without_marks(read_table(asked.source), list(asked.marks))
     kinds = find_kinds(table, asked.parts)
+    for each in stray_notes(table, list(kinds), asked.parts.categorical):
+        terminal.note(each)
     task, note = find_task(asked.task, table, str(asked.parts.target))
     rows, notes = read_rows(table, asked.parts, kinds, task.read_target, to_learn=True)
     for each in filter(None, (note, *notes)):

@@ -26,6 +26,7 @@ from evenhand.tables.columns import (
     find_kind,
 )
 from evenhand.tables.formats import require_columns
+from evenhand.tables.strays import find_strays
 
 SPLIT_SEED = 0
 READERS = {"number": as_numbers, "moment": as_moments, "text": as_texts}  # of the kinds of features
@@ -104,6 +105,23 @@ class LabelledRows:
 def find_kinds(table: pa.Table, parts: Parts) -> dict[str, str]:
     """The kind of each feature of a table to learn from."""
     return feature_kinds(table, parts.feature_names(table.column_names), parts.categorical)
+
+
+def stray_notes(table: pa.Table, names: Sequence[str], categorical: Sequence[str] = ()) -> list[str]:
+    """Refuse columns of numbers or dates with a few cells of another kind; notes where they may be codes."""
+    notes = []
+    for name in names:
+        strays = None if name in categorical else find_strays(table, name)
+        if strays is None:
+            continue
+        if not strays.may_be_codes:
+            raise DataError(
+                f"{strays}, which would make it a column of categories. Mend them, or say --na TEXT where "
+                f"they mean a missing value, --categorical {plain(name)} where all are codes, or --drop "
+                f"{plain(name)}."
+            )
+        notes.append(f"{strays}: it is taken for a column of categories. See --na, --categorical and --drop.")
+    return notes
 
 
 def feature_kinds(table: pa.Table, names: Sequence[str], categorical: Sequence[str] = ()) -> dict[str, str]:

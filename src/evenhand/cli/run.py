@@ -21,11 +21,17 @@ from evenhand.tables.formats import TableOptionError
 # click's own, which newer versions of typer carry along under another name
 _ParseError: type[Any] = typer.BadParameter.__mro__[1]
 
+# what ends a process from outside, and a closed terminal, where the system has that
+_ENDING = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+
 
 def run(arguments: list[str]) -> int:
     """The exit code of the command; its error is a line on standard error."""
     debug = "--debug" in arguments
-    before = signal.signal(signal.SIGTERM, _stop)
+    before = {number: signal.getsignal(number) for number in _ENDING}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # as `nohup` has it for those that outlive their terminal
+            signal.signal(number, _stop)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("default", UserWarning)  # those of evenhand and of scikit-learn are
@@ -48,7 +54,8 @@ def run(arguments: list[str]) -> int:
                 write_line(line)
             return code
         finally:
-            signal.signal(signal.SIGTERM, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def _invoke(arguments: list[str]) -> int:

@@ -71,6 +71,9 @@ class Terminal:
     def working(self, title: str) -> Iterator[None]:
         """A bar with the time left, for whatever reports its progress inside; none where nobody looks."""
         console = Console(stderr=True)
+        if self.quiet or not console.is_terminal:
+            yield
+            return
         with Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -80,7 +83,6 @@ class Terminal:
             TimeRemainingColumn(),
             console=console,
             transient=True,
-            disable=self.quiet or not console.is_terminal,
         ) as bars:
             task = bars.add_task(title, total=None)
             bar = bars.tasks[0]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from evenhand._utils.stored import is_finite
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.dual.cost_terms import CostModel
 from evenhand.dual.costs import Cost, CostMatrix
@@ -36,7 +37,7 @@ class RateFloor(CostMatrix):
         n_atoms = self.matrix.shape[1]
         if not self.places or not all(type(each) is int and 0 <= each < n_atoms for each in self.places):
             yield "its places are not those of classes"
-        if type(self.bonus) is not float or not self.bonus >= 0:
+        if not is_finite(self.bonus) or not self.bonus >= 0:
             yield "its bonus is not a number that is not negative"
         if not (self.least in (BEFORE, EACH) or type(self.least) is float):
             yield "its floor is not a share"

@@ -44,8 +44,12 @@ class Grid(Stored):
             yield "its atoms are not a list of numbers"
         elif not np.isfinite(self.atoms).all() or np.diff(self.atoms).min() <= 0:
             yield "its atoms are not finite and increasing"
+        elif not np.isfinite(self.half_width) or self.half_width <= 0:
+            yield "its atoms have no width"
         if type(self.bounds) is not tuple or [type(bound) for bound in self.bounds] != [float, float]:
             yield "its bounds are not two numbers"
+        elif not self.bounds[0] < self.bounds[1]:  # which may be infinite
+            yield "its lower bound is not below its upper one"
 
     @property
     def centre(self) -> float:

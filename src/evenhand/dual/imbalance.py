@@ -12,10 +12,14 @@ each stratum, and a small matrix gives the rest.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from evenhand._utils.stored import is_finite
 from evenhand._utils.typing import FloatArray, IntArray
+
+MOST_GROUPS = 4096  # of a model file: predictions mix as many columns as rows of this square
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +61,14 @@ class ImbalanceModel:
             return np.ascontiguousarray((1.0 - shares).T)
         totals = stratum_sums(group_proba, self.strata) / stratum_sums(self.group_prior, self.strata)
         return np.ascontiguousarray((totals[:, self.kept] - shares).T)
+
+
+def prior_faults(prior: Any) -> Iterator[str]:
+    """Why shares of groups that were read from a file are none, or are those of more groups than can be."""
+    if not is_finite(prior, None) or not np.all(prior > 0):
+        yield "its prior is not positive"
+    elif len(prior) > MOST_GROUPS:
+        yield f"it has more than {MOST_GROUPS} groups"
 
 
 def strata_faults(strata: object, prior: FloatArray) -> Iterator[str]:

@@ -7,13 +7,14 @@ import numpy as np
 
 from evenhand._kernels.chunks import run_chunks
 from evenhand._kernels.softmax import means_into, pmf_into, quantiles_into
-from evenhand._utils.stored import Stored, is_floats
+from evenhand._utils.stored import MODERATE, Stored, is_finite, is_moderate
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.dual.costs import Cost, Squared, cost_faults
 from evenhand.dual.grid import Grid
-from evenhand.dual.imbalance import ImbalanceModel, strata_faults
+from evenhand.dual.imbalance import ImbalanceModel, prior_faults, strata_faults
 from evenhand.dual.objective import logit_loadings
 
+LARGEST_LOGIT = 1e30  # in a model file: sums of such are finite, in single precision too
 BLOCK_ENTRIES = 1 << 20  # of a pmf held at once
 
 
@@ -42,16 +43,21 @@ class SoftmaxPolicy(Stored):
         """Shapes that agree, which compiled loops rely on, a positive prior, and a cost of the atoms."""
         if not isinstance(self.grid, Grid):
             yield "it has no grid"
-        elif not is_floats(self.tilt, None, None) or not is_floats(self.group_prior, None):
-            yield "its tilt or its prior is not an array of numbers"
+        yield from prior_faults(self.group_prior)
+        if not is_finite(self.tilt, None, None):
+            yield "its tilt is not a table of finite numbers"
         elif self.tilt.shape != (len(self.grid.atoms), len(self.group_prior)):
             yield "the shapes of its atoms, prior and tilt do not agree"
-        elif not np.all(self.group_prior > 0):
-            yield "its prior is not positive"
-        if type(self.temperature) is not float:
-            yield "its temperature is not a number"
+        if not is_moderate(self.temperature) or not self.temperature >= 1.0 / MODERATE:
+            yield "its temperature is not a positive number"
+        elif self.tilt.size and not self._largest_logit() < LARGEST_LOGIT:
+            yield "its tilt, prior and temperature come to logits beyond any fit"
         yield from strata_faults(self.strata, self.group_prior)
         yield from cost_faults(self.cost, len(self.tilt))
+
+    def _largest_logit(self) -> float:
+        """What the tilt may add to a logit at most, over all rows."""
+        return float(self.temperature * (np.abs(self.tilt) @ (1.0 + 1.0 / self.group_prior)).max())
 
     def pmf(self, scores: FloatArray, group_proba: FloatArray) -> FloatArray:
         """Probability of each atom, shape (n_rows, n_atoms)."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand._utils.stored import Stored, is_floats
+from evenhand._utils.stored import MODERATE, Stored, is_finite, is_moderate
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import Rows
 from evenhand.dual.cost_terms import clip_within_reach
@@ -20,7 +20,7 @@ from evenhand.dual.grid import (
     make_grid,
     paper_beta,
 )
-from evenhand.dual.imbalance import ImbalanceModel, strata_faults
+from evenhand.dual.imbalance import ImbalanceModel, prior_faults, strata_faults
 from evenhand.dual.parity import BUILT_IN, Parity, ParityNotion, find_parity, make_parity
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.problem import DualProblem
@@ -61,11 +61,10 @@ class ParityStep(Stored):
             self.make_parity()
         except (TypeError, ValueError) as error:
             yield f"it has no parity notion: {error}"
-        if not is_floats(self.group_prior, None) or not np.all(self.group_prior > 0):
-            yield "its prior is not positive"
-        elif not is_floats(self.epsilon, len(self.group_prior)) or not np.all(self.epsilon >= 0):
+        yield from prior_faults(self.group_prior)
+        if not is_finite(self.epsilon, len(self.group_prior)) or not np.all(self.epsilon >= 0):
             yield "its tolerances are not one number for each group"
-        if type(self.beta) is not float or not self.beta > 0:
+        if not is_moderate(self.beta) or not self.beta >= 1.0 / MODERATE:
             yield "its beta is not a positive number"
         yield from strata_faults(self.strata, self.group_prior)
         yield from cost_faults(self.cost, len(self.grid.atoms))

@@ -190,6 +190,8 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
             n_classes = int(atoms[-1]) + 1
             if not isinstance(classes, np.ndarray) or not classes.shape == atoms.shape == (n_classes,):
                 yield "its classes_ are not those of its atoms"
+            if not callable(getattr(self.estimator_, "predict_proba", None)):
+                yield "its estimator_ does not tell probabilities"
 
     def partial_fit(
         self,

@@ -49,6 +49,7 @@ class FittedEstimator(TellsPromise, Stored, ABC):
         if not fitted:
             return
         needed = {"estimator_", "groups_", "cells_", "outcome_calibrator_", "postprocessor_"}
+        needed |= {"calibrator_", "sensitive_estimator_"}
         if missing := sorted(needed - fitted):
             yield f"it has no {', '.join(missing)}"
         if not isinstance(self.postprocessor_, ParityPostprocessor) or not hasattr(
@@ -62,6 +63,25 @@ class FittedEstimator(TellsPromise, Stored, ABC):
             yield f"its groups_ are not {n_groups} labels"
         if not isinstance(self.outcome_calibrator_, JointCalibrator | None):
             yield "its outcome_calibrator_ is not one"
+        if not isinstance(getattr(self, "aware", False), bool | np.bool_):
+            yield "its aware is neither yes nor no"
+        if not _can(self.estimator_, "predict"):
+            yield "its estimator_ does not predict"
+        yield from self._group_model_faults()
+
+    def _group_model_faults(self) -> Iterator[str]:
+        """Models of the group and their maps: one of each, or a list with one for each attribute."""
+        if self.sensitive_estimator_ is None:
+            return
+        several = len(self.cells_.names) > 1
+        for models in (self.sensitive_estimator_, self.calibrator_):
+            if isinstance(models, list) != several or (several and len(models) != len(self.cells_.names)):
+                yield "its models of the group are not one for each attribute"
+        if not _can(self.sensitive_estimator_, "predict_proba"):
+            yield "its sensitive_estimator_ does not tell probabilities"
+        maps = self.calibrator_ if several else [self.calibrator_]
+        if not all(each is None or callable(each) for each in maps):
+            yield "its calibrator_ is not one"
 
     def partial_fit(
         self,
@@ -107,3 +127,10 @@ class FittedEstimator(TellsPromise, Stored, ABC):
             certificate_=replace(step.certificate_, calibration=self.certificate_.calibration),
             n_iter_=max(1, step.result_.n_iter),
         )
+
+
+def _can(models: object, method: str) -> bool:
+    """Whether a model, or each model of a list, has a method."""
+    return all(
+        callable(getattr(model, method, None)) for model in (models if isinstance(models, list) else [models])
+    )

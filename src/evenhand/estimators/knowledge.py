@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from evenhand._utils.labels import label_text
-from evenhand._utils.stored import Stored, is_count, is_floats
+from evenhand._utils.stored import Stored, is_count, is_finite
 from evenhand._utils.text import spaced
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import Labels
@@ -25,7 +25,7 @@ class GroupKnowledge(Stored):
         """Counts for each group."""
         if not is_count(self.n_rows) or not is_count(self.n_known):
             yield "its numbers of rows are none"
-        elif type(self.groups) is not tuple or not is_floats(self.counts, len(self.groups)):
+        elif type(self.groups) is not tuple or not is_finite(self.counts, len(self.groups)):
             yield "its counts are not one number for each group"
         elif type(self.soft) is not bool or type(self.other_table) is not bool:
             yield "its switches are not yes or no"

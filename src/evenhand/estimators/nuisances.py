@@ -171,12 +171,20 @@ def require_proba(classifier: BaseEstimator, name: str = "sensitive_estimator") 
         )
 
 
+def real_floats(predictions: Any) -> FloatArray:
+    """What a model predicts as floats; complex numbers, of which half would be lost, are refused."""
+    found = np.asarray(predictions)
+    if found.dtype.kind == "c":
+        raise ValueError("A model predicts complex numbers: scores and probabilities must be real.")
+    return found.astype(np.float64, copy=False)
+
+
 def group_probabilities(classifier: Any, X: Any, groups: Labels) -> FloatArray:
     """P(S | X) with one column for each of `groups`, in their order, shape (n_rows, n_groups).
 
     Classifiers fitted here know groups by position; one that came fitted knows them by label.
     """
-    proba = np.asarray(classifier.predict_proba(X), dtype=np.float64)
+    proba = real_floats(classifier.predict_proba(X))
     classes = np.asarray(classifier.classes_).tolist()
     if not came_fitted(classifier):
         return _in_columns(proba, classes, len(groups))
@@ -213,7 +221,7 @@ def class_codes(target: AnyArray, classes: Labels) -> IntArray:
 
 def class_probabilities(classifier: Any, X: Any, classes: Labels) -> FloatArray:
     """P(Y | X) with one column for each of `classes`, in their order, shape (n_rows, n_classes)."""
-    proba = np.asarray(classifier.predict_proba(X), dtype=np.float64)
+    proba = real_floats(classifier.predict_proba(X))
     known = np.asarray(classifier.classes_).tolist()
     unknown = [label for label in known if label not in classes]
     if unknown:
@@ -228,6 +236,12 @@ def _in_columns(proba: FloatArray, places: list[int], n_columns: int) -> FloatAr
     """Columns in their places; those that a model has not seen have no probability."""
     if len(places) == n_columns and places == list(range(n_columns)):
         return proba
+    known = all(type(place) is int and 0 <= place < n_columns for place in places)
+    if not known or len(set(places)) < len(places) or proba.shape != (len(proba), len(places)):
+        raise ValueError(
+            f"The model tells the classes {some_of(places)} apart, with probabilities of shape "
+            f"{proba.shape}: it was fitted for {n_columns} others."
+        )
     out = np.zeros((len(proba), n_columns))
     out[:, places] = proba
     return out

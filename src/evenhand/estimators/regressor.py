@@ -15,7 +15,7 @@ from evenhand.dual.parity import ParityNotion
 from evenhand.estimators.base import ParityEstimator
 from evenhand.estimators.checking import check_kind
 from evenhand.estimators.draws import RandomState
-from evenhand.estimators.nuisances import Labelled, default_regressor
+from evenhand.estimators.nuisances import Labelled, default_regressor, real_floats
 from evenhand.exceptions import OutlierWarning
 from evenhand.metrics import risk
 
@@ -235,5 +235,5 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
         return np.clip(data.y, *range_without_outliers(data.y))  # else the maps would bend to these alone
 
     def _scores(self, estimator: Any, X: Any, classes: Labels | None) -> FloatArray:
-        scores = np.asarray(estimator.predict(X), dtype=np.float64)
+        scores = real_floats(estimator.predict(X))
         return check_scores(scores[:, 0] if scores.ndim == 2 and scores.shape[1] == 1 else scores)

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from evenhand._utils.stored import Stored
+from evenhand._utils.stored import Stored, is_finite
 from evenhand._utils.tensors import is_tensor
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels, Rows, check_levels, check_rows_of, label_array
@@ -64,7 +64,8 @@ class SolvedStep(TellsPromise, Stored, BaseEstimator, ABC):  # type: ignore[misc
         fitted = {name for name in vars(self) if name.endswith("_")}
         if not fitted:
             return
-        needed = {"atoms_", "draw_key_", "groups_", "multipliers_", "policy_", "step_"}
+        needed = {"atoms_", "beta_", "draw_key_", "epsilon_", "groups_", "multipliers_", "policy_", "step_"}
+        needed |= {"tolerance_"}
         if missing := sorted(needed - fitted):
             yield f"it has no {', '.join(missing)}"
         if not isinstance(self.policy_, SoftmaxPolicy):
@@ -80,6 +81,18 @@ class SolvedStep(TellsPromise, Stored, BaseEstimator, ABC):  # type: ignore[misc
             yield "its draw_key_ is not a key"
         if not isinstance(self.groups_, np.ndarray) or self.groups_.shape != (n_groups,):
             yield f"its groups_ are not {n_groups} labels"
+        elif self.policy_.strata is not None and not all(
+            type(label) is tuple and len(label) == 2 for label in self.groups_.tolist()
+        ):
+            yield "its groups_ are not pairs of a stratum and a group"
+        if not all(
+            is_finite(each, n_groups) and np.all(each >= 0) for each in (self.epsilon_, self.tolerance_)
+        ):
+            yield "its tolerances are not one number for each group"
+        if not is_finite(self.multipliers_, None, n_groups) or not is_finite(self.beta_):
+            yield "its multipliers or its beta are not numbers"
+        if not isinstance(self.atoms_, np.ndarray) or not np.array_equal(self.atoms_, self.step_.grid.atoms):
+            yield "its atoms_ are not those of its step"
 
     def _install(self, step: ParityStep, multipliers: FloatArray, groups: Labels, **others: Any) -> Self:
         """Take over the fitted attributes of a solved step, all at once: no failure leaves half of them."""

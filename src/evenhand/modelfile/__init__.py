@@ -16,9 +16,17 @@ True
 from evenhand import baselines, estimators
 from evenhand._utils.stored import Stored
 from evenhand.modelfile.errors import ModelFileError, UntrustedTypesError
-from evenhand.modelfile.saving import FORMAT_VERSION, load, save
+from evenhand.modelfile.saving import FORMAT_VERSION, is_model_file, load, save
 
-__all__ = ["FORMAT_VERSION", "ModelFileError", "Stored", "UntrustedTypesError", "load", "save"]
+__all__ = [
+    "FORMAT_VERSION",
+    "ModelFileError",
+    "Stored",
+    "UntrustedTypesError",
+    "is_model_file",
+    "load",
+    "save",
+]
 
 # A file names its classes, and only those that are defined already are found: these packages define ours.
 _HOMES_OF_CLASSES = baselines, estimators

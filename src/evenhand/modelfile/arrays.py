@@ -14,6 +14,14 @@ from evenhand.modelfile.errors import ModelFileError
 
 _PLAIN = re.compile(r"[<>|=]?[biufcSUMm][0-9]+(\[[0-9A-Za-z]+\])?")  # no objects, no records
 _VERSION = (1, 0)
+# The header as NumPy writes it, and in no other way: NumPy itself would read it as any Python literal.
+_MAGIC = b"\x93NUMPY\x01\x00"
+_HEADER = re.compile(
+    re.escape(_MAGIC) + rb"(..)\{'descr': '([^'\\]{1,40})', 'fortran_order': (True|False), "
+    rb"'shape': \(((?:[0-9]{1,18}, )*(?:[0-9]{1,18},?)?)\), \} *\n",
+    re.DOTALL,
+)
+_NUMBER = re.compile(rb"[0-9]+")
 _LAST_CODE_POINT = 0x10FFFF
 
 
@@ -31,16 +39,17 @@ def write_npy(array: AnyArray) -> bytes:
 
 def read_npy(data: bytes, name: str) -> AnyArray:
     """The array in a `.npy` file, whose length is checked against its shape before anything is allocated."""
-    stream = io.BytesIO(data)
+    header = _HEADER.match(data)
+    if header is None or header.end() != len(_MAGIC) + 2 + int.from_bytes(header[1], "little"):
+        raise ModelFileError(f"The file's {name} is not an array: it has no header of version 1.0.")
     try:
-        if npy.read_magic(stream) != _VERSION:
-            raise ValueError("its version is not 1.0")
-        shape, fortran, dtype = npy.read_array_header_1_0(stream)
-    except Exception as error:  # NumPy parses the header as Python literals, and fails in as many ways
-        raise ModelFileError(f"The file's {name} is not an array ({error}).") from error
+        dtype = np.dtype(header[2].decode("ascii"))
+    except (TypeError, ValueError):
+        raise ModelFileError(f"The file's {name} is not an array: its type is unknown.") from None
+    shape, fortran = tuple(map(int, _NUMBER.findall(header[4]))), header[3] == b"True"
     if dtype.hasobject:
         raise ModelFileError(f"The file's {name} holds Python objects, which only a pickle can: refused.")
-    payload = data[stream.tell() :]
+    payload = data[header.end() :]
     if not is_plain(dtype) or min(shape, default=0) < 0 or len(payload) != math.prod(shape) * dtype.itemsize:
         raise ModelFileError(f"The file's {name} does not hold the {dtype} array of shape {shape} it claims.")
     flat = np.frombuffer(payload, dtype)

@@ -17,6 +17,7 @@ from evenhand.modelfile.errors import ModelFileError
 MANIFEST = "manifest.json"
 MAX_RATIO = 200  # of the members' declared sizes to the file's; deflate can reach 1000
 ALWAYS_ALLOWED = 2**24  # bytes that the members may declare in a file of any size
+ALWAYS_NODES = 2**17  # values that JSON may hold in a file of any size; beyond, one for each byte of the file
 
 _NAME = re.compile(r"manifest\.json|model\.json|arrays/[0-9]{1,9}\.npy|estimators/[0-9]{1,9}\.skops")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # no clock in the file: the same model gives the same bytes
@@ -29,7 +30,8 @@ def pack(members: Mapping[str, bytes], manifest: Mapping[str, Any]) -> bytes:
     text = json.dumps({**manifest, "members": listed}, indent=1, allow_nan=False)
     contents = {MANIFEST: text.encode("ascii"), **members}
     packed = _zip(contents, zipfile.ZIP_DEFLATED)
-    if _too_large(sum(map(len, contents.values())), len(packed)):
+    too_many_nodes = any(count_nodes(data) > max_nodes(len(packed)) for data in contents.values())
+    if _too_large(sum(map(len, contents.values())), len(packed)) or too_many_nodes:
         return _zip(contents, zipfile.ZIP_STORED)  # compresses like a bomb: `unpack` would refuse it
     return packed
 
@@ -38,8 +40,9 @@ class Container:
     """A file's bytes, opened: the manifest at once, the members when their format is known."""
 
     def __init__(self, data: bytes) -> None:
-        self._size = len(data)
+        self.size = len(data)
         self._archive = _open(data)
+        self._require_alone()
         self._infos = {info.filename: info for info in self._archive.infolist()}
         if MANIFEST not in self._infos:
             raise ModelFileError(f"Not an evenhand model file: the archive has no {MANIFEST}.")
@@ -63,8 +66,16 @@ class Container:
             raise ModelFileError(f"The file holds {', '.join(extra[:5])}, which its manifest does not list.")
         return {name: self._checked(name, listed[name]) for name in listed}
 
+    def _require_alone(self) -> None:
+        """Refuse an archive with something before or behind it: of two files in one, one is not read."""
+        first = min((info.header_offset for info in self._archive.infolist()), default=0)
+        if first != 0 or self._archive.comment:
+            raise ModelFileError(
+                "The file is damaged or foreign: its archive is only a part of it. Get a fresh copy."
+            )
+
     def _read_manifest(self) -> dict[str, Any]:
-        manifest = read_json(self._read(MANIFEST), MANIFEST)
+        manifest = read_json(self._read(MANIFEST), MANIFEST, self.size)
         if not isinstance(manifest, dict):
             raise ModelFileError(f"Not an evenhand model file: its {MANIFEST} is not an object.")
         return manifest
@@ -91,9 +102,9 @@ class Container:
             if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise ModelFileError(f"The file is damaged or foreign: {info.filename} is packed otherwise.")
         total = sum(info.file_size for info in infos)
-        if _too_large(total, self._size):
+        if _too_large(total, self.size):
             raise ModelFileError(
-                f"The file has {self._size} bytes and would unpack to {total}: no saved model is like that."
+                f"The file has {self.size} bytes and would unpack to {total}: no saved model is like that."
             )
 
     def _read(self, name: str) -> bytes:
@@ -108,8 +119,13 @@ class Container:
         return data
 
 
-def read_json(data: bytes, name: str) -> Any:
-    """Strict JSON: ASCII, no repeated keys, no NaN, no depth that Python cannot follow."""
+def read_json(data: bytes, name: str, file_size: int) -> Any:
+    """Strict JSON: ASCII, no repeated keys, no NaN, no depth that Python cannot follow.
+
+    Values in memory take many times the bytes of their text, of which a small file can hold much: how many
+    there may be goes by the size of the file.
+    """
+    require_few_nodes(data, name, file_size)
     try:
         return json.loads(data.decode("ascii"), object_pairs_hook=_no_repeats, parse_constant=_no_constants)
     except RecursionError:
@@ -140,6 +156,25 @@ def _zip(contents: Mapping[str, bytes], compression: int) -> bytes:
         for name, data in contents.items():
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), data, compression)
     return buffer.getvalue()
+
+
+def count_nodes(text: bytes) -> int:
+    """At least as many as there are values in JSON, and at most as many as it has bytes."""
+    return sum(text.count(sign) for sign in (b"[", b"{", b",", b":"))
+
+
+def max_nodes(file_size: int) -> int:
+    """How many values the JSON of a file may hold."""
+    return max(ALWAYS_NODES, file_size)
+
+
+def require_few_nodes(text: bytes, name: str, file_size: int) -> None:
+    """Refuse JSON that would take far more memory than the file."""
+    if (n_nodes := count_nodes(text)) > max_nodes(file_size):
+        raise ModelFileError(
+            f"The file has {file_size} bytes, and about {n_nodes} values in its {name}: no saved model "
+            "is like that."
+        )
 
 
 def _too_large(unpacked: int, packed: int) -> bool:

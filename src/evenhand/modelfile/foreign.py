@@ -8,7 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from evenhand._utils.optional import import_optional
+from evenhand.modelfile.container import require_few_nodes
 from evenhand.modelfile.errors import ModelFileError, UntrustedTypesError
+from evenhand.modelfile.memory_safety import find_memory_fault
 
 OLDEST_SKOPS = (0, 15)  # the ones before build some things that their own audit does not see
 
@@ -28,7 +30,7 @@ def dump_estimator(estimator: Any, where: str) -> bytes:
     return data
 
 
-def load_estimators(members: Mapping[str, bytes], trusted: Collection[str]) -> dict[str, Any]:
+def load_estimators(members: Mapping[str, bytes], trusted: Collection[str], file_size: int) -> dict[str, Any]:
     """The estimators by member; all types of all members are looked at before anything is built."""
     if not members:
         return {}
@@ -37,6 +39,7 @@ def load_estimators(members: Mapping[str, bytes], trusted: Collection[str]) -> d
     unknown: set[str] = set()
     for name, data in members.items():
         schema = _read_schema(data, name)
+        require_few_nodes(schema, name, file_size)
         found[name] = _guarded(name, skops.get_untrusted_types, data=data)
         unknown |= {kind for kind in found[name] if not _is_harmless(kind, schema)}
     if untrusted := unknown - set(trusted):
@@ -47,6 +50,8 @@ def load_estimators(members: Mapping[str, bytes], trusted: Collection[str]) -> d
         built[name] = _guarded(name, skops.loads, data, trusted=found[name])
         if not is_estimator(built[name]):
             raise ModelFileError(f"The file's {name} holds a {type(built[name]).__name__}, not an estimator.")
+        if (fault := find_memory_fault(built[name])) is not None:
+            raise ModelFileError(f"The file's {name} cannot be used: {fault}.")
     return built
 
 

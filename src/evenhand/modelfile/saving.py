@@ -3,7 +3,7 @@
 import json
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -64,16 +64,38 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> Any:
         file's content: name only what you expect from whoever wrote the file.
     """
     names = check_trusted(trusted)
-    container = Container(Path(path).read_bytes())
+    return read_model(Path(path).read_bytes(), names)
+
+
+def read_model(data: bytes, trusted: Collection[str] = ()) -> Any:
+    """The model in the bytes of a file; `load` says what is raised."""
+    container = Container(data)
     _check_format(container.manifest)
     members = container.unpack()
     if TREE not in members:
         raise ModelFileError(f"The file has no {TREE}.")
-    tree = read_json(members[TREE], TREE)
+    tree = read_json(members[TREE], TREE, container.size)
     if not isinstance(tree, dict) or set(tree) != {"model"}:
         raise ModelFileError(f"The file's {TREE} does not hold a model.")
     foreign = {name: data for name, data in members.items() if name.endswith(".skops")}
-    return Decoder(members, load_estimators(foreign, names)).decode(tree, "The model")
+    estimators = load_estimators(foreign, trusted, container.size)
+    try:
+        with np.errstate(all="ignore"):  # numbers of a file are checked, whatever they come to on the way
+            return Decoder(members, estimators).decode(tree, "The model")
+    except (ModelFileError, MemoryError):
+        raise
+    except Exception as error:  # content so far from what is expected that no check foresaw it
+        raise ModelFileError(
+            f"The file's {TREE} cannot be read ({type(error).__name__}: {str(error)[:200]})."
+        ) from error
+
+
+def is_model_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a file says of itself that it is a model that `save` wrote; it may be damaged all the same."""
+    try:
+        return bool(Container(Path(path).read_bytes()).manifest.get("format") == FORMAT)
+    except (ModelFileError, OSError):
+        return False
 
 
 def _manifest(model: object, members: Iterable[str]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from evenhand._utils.stored import Stored, is_floats
+from evenhand._utils.stored import Stored, is_finite
 from evenhand._utils.typing import FloatArray
 
 
@@ -54,9 +54,9 @@ class SolverResult(Stored):
         """A status, and a violation of the shape of the multipliers."""
         if not isinstance(self.status, Status):
             yield "its status is none"
-        if not is_floats(self.multipliers, None, None):
-            yield "its multipliers are not a table of numbers"
-        elif not is_floats(self.violation, *self.multipliers.shape):
+        if not is_finite(self.multipliers, None, None):
+            yield "its multipliers are not a table of finite numbers"
+        elif not is_finite(self.violation, *self.multipliers.shape):
             yield "its violation does not have the shape of its multipliers"
 
     @property

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from evenhand._utils.stored import Stored, is_count
+from evenhand._utils.stored import Stored, is_count, is_finite
 from evenhand._utils.typing import FloatArray, IntArray
 
 
@@ -30,7 +30,7 @@ class Phase(Stored):
             yield "its updates or its period are no counts"
         if type(self.constants) is not tuple or len(self.constants) != 2:
             yield "its constants are not two numbers"
-        elif not all(type(number) is float for number in (*self.constants, self.anchor)):
+        elif not all(map(is_finite, (*self.constants, self.anchor))):
             yield "its constants are not numbers"
 
 

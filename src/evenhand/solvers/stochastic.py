@@ -16,7 +16,7 @@ import numpy as np
 
 from evenhand._kernels import stochastic as kernels
 from evenhand._kernels.softmax import LOG_2
-from evenhand._utils.stored import Stored, is_count, is_floats
+from evenhand._utils.stored import Stored, is_count, is_moderate
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.dual.forms import form_of, merge
 from evenhand.dual.grid import paper_beta
@@ -90,9 +90,10 @@ class StochasticState(Stored):
         points = [self.iterate, self.output, self.centre]
         if self.last_answer is not None:
             points.append(self.last_answer)
-        if len(shape) != 3 or shape[0] not in (1, 2) or not all(is_floats(point, *shape) for point in points):
+        alike = all(is_moderate(point, *shape) for point in points)
+        if len(shape) != 3 or shape[0] not in (1, 2) or not alike:
             yield "its points do not have the same shape"
-        elif not is_floats(self.gradient, *shape[1:]):
+        elif not is_moderate(self.gradient, *shape[1:]) or not is_moderate(self.regularisation):
             yield "its gradient does not have the shape of its points"
         if type(self.plan) is not tuple or not all(isinstance(phase, Phase) for phase in self.plan):
             yield "its plan is not made of phases"

@@ -27,7 +27,7 @@ def find_kind(column: pa.ChunkedArray) -> str:
         return "number"
     if not _is_text(kind):
         return "text"
-    filled = pc.drop_null(_without_missing(column))
+    filled = pc.drop_null(drop_missing(column))
     for candidate, parse in (("number", _parse_numbers), ("moment", _parse_moments)):
         try:
             parse(filled)
@@ -41,7 +41,7 @@ def as_numbers(table: pa.Table, name: str, first_row: int = 1) -> FloatArray:
     """A column as float64 with NaN where a value is missing; infinite ones are refused."""
     column = find_column(table, name)
     try:
-        parsed = _parse_numbers(_without_missing(column))
+        parsed = _parse_numbers(drop_missing(column))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise _not_a("number", name, column, _parse_numbers, first_row) from error
     values: FloatArray = np.asarray(parsed.to_numpy(), dtype=np.float64)
@@ -57,7 +57,7 @@ def as_moments(table: pa.Table, name: str, first_row: int = 1) -> FloatArray:
     """A column of dates or times as days since 1970, NaN where a value is missing."""
     column = find_column(table, name)
     try:
-        parsed = _parse_moments(_without_missing(column))
+        parsed = _parse_moments(drop_missing(column))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise _not_a("date", name, column, _parse_moments, first_row) from error
     return np.asarray(pc.cast(parsed, pa.float64()).to_numpy(), dtype=np.float64) / PER_DAY
@@ -65,7 +65,7 @@ def as_moments(table: pa.Table, name: str, first_row: int = 1) -> FloatArray:
 
 def as_texts(table: pa.Table, name: str, first_row: int = 1) -> AnyArray:
     """A column as text, None where a value is missing; 7 and 7.0 are both "7"."""
-    column = _without_missing(find_column(table, name))
+    column = drop_missing(find_column(table, name))
     if pa.types.is_floating(column.type):
         values = column.to_numpy()
         texts = [None if np.isnan(value) else f"{value:.15g}" for value in values.tolist()]
@@ -86,7 +86,7 @@ def as_classes(table: pa.Table, name: str) -> AnyArray:
     column = find_column(table, name)
     if not pa.types.is_boolean(column.type):
         try:
-            numbers = pc.cast(_without_missing(column), pa.float64())
+            numbers = pc.cast(drop_missing(column), pa.float64())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             pass
         else:
@@ -145,7 +145,7 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def _without_missing(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def drop_missing(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Text without spaces around it, and null where it is a word for missing."""
     if not _is_text(column.type):
         return column
@@ -181,7 +181,7 @@ def _parse_moments(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _not_a(kind: str, name: str, column: pa.ChunkedArray, parse: Any, first_row: int) -> TableError:
     """The error for the first cell that is not of the kind."""
-    cells = _without_missing(column)
+    cells = drop_missing(column)
     for row, cell in enumerate(cells.to_pylist(), first_row):
         if cell is None:
             continue

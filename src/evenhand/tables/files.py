@@ -203,6 +203,11 @@ def _parse_csv(file: BinaryIO, path: str, delimiter: str | None) -> Iterator[pa.
     for batch in reader:
         table = pa.Table.from_batches([batch])
         if not header:
+            if table.num_columns > MOST_COLUMNS:  # whose cells the parser has taken for what they look like
+                raise TableError(
+                    f"{_name_of(path)} has {table.num_columns} columns: of a CSV file at most {MOST_COLUMNS} "
+                    "are read. Write it as Parquet or Arrow, or leave columns out."
+                )
             cells = [column[0].as_py() for column in table.columns]
             header = [name or f"unnamed_{place}" for place, name in enumerate(cells, 1)]
             table = table.slice(1)

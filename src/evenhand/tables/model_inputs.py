@@ -81,6 +81,10 @@ class TableReader:
             return {}
         return {"sensitive_features": _as_rows_frame(as_frame(block).select(self.sensitive_features))}
 
+    def inputs(self, block: Chunk) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword arguments of the model's methods for a block."""
+        return self.arguments(block), self.keywords(block)
+
     def rows(self, block: Chunk, groups: Labels | None, strata: IntArray | None) -> Rows:
         """Checked scores and group probabilities; without `groups`, the block says what they are."""
         model = self.model

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from numbers import Integral
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -142,6 +143,7 @@ def predict_table(
 
     table, path, n_rows = reader.open(source, *kept), os.fspath(target), 0
     blocks = _predict_blocks(reader, table, check_size(block_rows), method, ids, options)
+    _require_other_file(source, path)
     remove_leftovers(path)
     with showing(progress), table_writer(path, suffix_format(path) or "parquet") as write:
         for block, predictions in blocks:
@@ -182,6 +184,15 @@ def _continued(options: dict[str, Any]) -> dict[str, Any]:
     seed = options.get("random_state")
     going_on = {"random_state": np.random.default_rng(int(seed))} if isinstance(seed, Integral) else {}
     return {**options, **going_on}
+
+
+def _require_other_file(source: Any, path: str) -> None:
+    """Refuse to write over the table that is read."""
+    if not isinstance(source, str | os.PathLike) or not os.path.exists(source) or not os.path.exists(path):
+        return
+    inside = os.path.isdir(source) and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(source))
+    if inside or os.path.samefile(source, path):
+        raise ValueError(f"{path} is what the rows are read from, and would be lost: give another target.")
 
 
 def _check_lazy(target: object, options: dict[str, Any]) -> None:

@@ -30,16 +30,20 @@ class Source:
     name: str = "The table"  # in messages
     is_text: bool = False  # a CSV file, whose cells have no types
 
-    def blocks(self, block_rows: int, start: int = 0) -> Iterator[Chunk]:
-        """Blocks of `block_rows` rows, the last one maybe shorter, from row `start` on."""
+    def blocks(self, block_rows: int, start: int = 0, first_rows: int = 0) -> Iterator[Chunk]:
+        """Blocks of `block_rows` rows, the last one maybe shorter, from row `start` on.
+
+        The first one has `first_rows` rows instead, where that is given.
+        """
         waiting: list[Chunk] = []
         n_waiting = 0
+        wanted = first_rows or block_rows
         for chunk in self.chunks_from(start):
             taken = 0
-            while n_waiting + count_rows(chunk) - taken >= block_rows:
-                stop = taken + block_rows - n_waiting
+            while n_waiting + count_rows(chunk) - taken >= wanted:
+                stop = taken + wanted - n_waiting
                 yield _join([*waiting, take_rows(chunk, taken, stop)])
-                waiting, n_waiting, taken = [], 0, stop
+                waiting, n_waiting, taken, wanted = [], 0, stop, block_rows
             if taken < count_rows(chunk):
                 waiting.append(take_rows(chunk, taken, count_rows(chunk)))
                 n_waiting += count_rows(chunk) - taken

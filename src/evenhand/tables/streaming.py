@@ -9,10 +9,18 @@ from typing import Any, TypeVar
 from evenhand._utils.progress import report_progress
 from evenhand.estimators.streaming.monitor import Drift
 from evenhand.exceptions import InterruptWarning
-from evenhand.tables.checkpoints import Checkpoints, advance, become, place_of
+from evenhand.tables.checkpoints import (
+    Checkpoints,
+    advance,
+    become,
+    keep_reading,
+    place_of,
+    require_same_rows,
+    tail_rows,
+)
 from evenhand.tables.model_inputs import Model, make_reader
 from evenhand.tables.progress import Reporter, showing
-from evenhand.tables.sources import blaming, check_size, count_rows
+from evenhand.tables.sources import blaming, check_size, count_rows, too_short
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
@@ -44,7 +52,7 @@ def stream_table(
     file, written whole, with the model's place in the table. Killed at any moment, the same call with
     `resume=True` goes on from the last checkpoint and ends in the same model, bit for bit, as a call that
     was never killed; the rows before the checkpoint must be the same and in the same order, more may have
-    come after them.
+    come after them. Of these the last block is compared; other columns or another `half_life` are refused.
 
     Ctrl-C stops after the last whole block, with an `InterruptWarning`: the model is usable, and saved.
 
@@ -88,21 +96,33 @@ def stream_table(
     saved = Checkpoints(checkpoint, every_rows, every_seconds)
     begun = copy(model)  # a table that cannot be opened leaves the model as it was
     row = saved.restore(begun, resume=resume, trusted=trusted)
+    if checkpoint is not None:
+        named = {"columns": columns, "scores": scores, "group_proba": group_proba, "strata": strata}
+        keep_reading(begun, {**named, "sensitive_features": sensitive_features, "half_life": half_life})
     reader = make_reader(begun, columns, scores, group_proba, sensitive_features, strata)
     table = reader.open(source)
     become(model, begun)
     options: dict[str, Any] = {"half_life": half_life, "on_drift": on_drift}
     if strata is not None:
         options["strata"] = strata
+    again = tail_rows(model) if row else 0
     with showing(progress):
         try:
-            for block in table.blocks(check_size(block_rows), row):
+            for block in table.blocks(check_size(block_rows), row - again, again):
+                if again:
+                    require_same_rows(model, count_rows(block), reader.inputs(block))
+                    again = 0
+                    continue
                 after = row + count_rows(block)
                 with blaming(row, after):
-                    advance(model, after, *reader.arguments(block), **reader.keywords(block), **options)
+                    arguments, keywords = reader.inputs(block)
+                    advance(model, after, *arguments, **keywords, **options)
+                saved.note(after, after - row, (arguments, keywords))
                 row = after
                 saved.save_if_due(model, row)
                 report_progress("stream", row, table.n_rows)
+            if again:
+                raise too_short(row - again, row)
         except KeyboardInterrupt:
             row = place_of(model)
             if row == 0:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
-from evenhand._utils.atomic import whole_file
+from evenhand._utils.atomic import is_written_directly, whole_file
 from evenhand.tables.formats import STANDARD, TableError, find_delimiter, find_format
 
 Write = Callable[[pa.Table], object]
@@ -107,6 +107,8 @@ def require_writable(*paths: str | None) -> None:
         if path is None or path == STANDARD:
             continue
         folder = Path(os.path.realpath(path)).parent
+        if is_written_directly(path):
+            continue  # a device or a pipe, which says itself who may write to it
         if os.path.isdir(path):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if not folder.is_dir():

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
+import pyarrow as pa
 import typer
 
 from evenhand._utils.text import plain
@@ -12,8 +13,9 @@ from evenhand.cli import options as opt
 from evenhand.cli.errors import DataError, ExitCode, NotReachedError, UsageError
 from evenhand.cli.measure import compare
 from evenhand.cli.models import load_model, read_share, rows_for
+from evenhand.cli.outputs import open_terminal
 from evenhand.cli.rates import column_rates, read_rule, show_rates
-from evenhand.cli.rows import LabelledRows, Parts, read_rows
+from evenhand.cli.rows import LabelledRows, Parts, read_rows, stray_notes
 from evenhand.cli.terminal import Terminal
 from evenhand.evaluation.audit import Audit
 from evenhand.evaluation.audit import audit as measure
@@ -21,8 +23,9 @@ from evenhand.metrics.distances import find_distance
 from evenhand.tables.columns import as_classes, as_numbers, find_column, find_kind
 from evenhand.tables.files import read_table
 from evenhand.tables.formats import require_columns
-from evenhand.tables.sources import Source, open_source
-from evenhand.tables.writing import require_writable, write_frame
+from evenhand.tables.sources import open_source
+from evenhand.tables.strays import without_marks
+from evenhand.tables.writing import write_frame
 
 EXAMPLE = (
     "Examples: `evenhand audit scored.csv --prediction prediction --sensitive sex --target amount`, or "
@@ -48,6 +51,7 @@ def audit(
     ] = None,
     target: opt.KnownTarget = None,
     weight: opt.Weight = None,
+    na: opt.Na = None,
     threshold: opt.Threshold = None,
     selected: opt.Selected = None,
     fail_above: Annotated[
@@ -59,10 +63,14 @@ def audit(
     ] = None,
     trust: opt.Trust = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write all measures to this table.")
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write all measures to this table; - is standard output."
+        ),
     ] = None,
     input_format: opt.InputFormat = None,
     delimiter: opt.Delimiter = None,
+    force: opt.Force = False,
     plugin: opt.Plugin = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
@@ -76,16 +84,18 @@ def audit(
     """
     if (prediction is None) == (model is None):
         raise UsageError("audit needs either --prediction COLUMN or --model FILE.")
-    terminal = Terminal(quiet, as_json)
-    require_writable(output)
+    outputs = {"--output": output}
+    terminal = open_terminal(outputs, [data, model], force=force, quiet=quiet, as_json=as_json)
     limit = None if fail_above is None else read_share(fail_above, "--fail-above")
     parts, rule = Parts(target, tuple(sensitive), weight), read_rule(threshold, selected)
     source = open_source(data, format=input_format, delimiter=delimiter)
     if model is None:
-        found, metric = audit_columns(source, parts, str(prediction), baseline, rule, terminal)
+        found, metric = audit_columns(
+            without_marks(read_table(source), na or []), parts, str(prediction), baseline, rule, terminal
+        )
     else:
         loaded = load_model(model, trust)
-        rows = rows_for(loaded, read_table(source), parts, terminal)
+        rows = rows_for(loaded, read_table(source), parts, terminal, na)
         with terminal.working("Measuring"):
             compared = compare(loaded, rows, rule)
         found, metric = compared.audit, compared.metric
@@ -106,7 +116,7 @@ def audit(
 
 
 def audit_columns(
-    source: Source,
+    table: pa.Table,
     parts: Parts,
     prediction: str,
     baseline: str | None,
@@ -114,16 +124,17 @@ def audit_columns(
     terminal: Terminal,
 ) -> tuple[Audit, str]:
     """Measure the predictions that stand in a column, numbers or classes; and by which distance."""
-    table = read_table(source)
     others = [prediction, *([] if baseline is None else [baseline])]
     require_columns(table.column_names, others)
+    for note in stray_notes(table, others):
+        terminal.note(note)
     classes = find_kind(find_column(table, prediction)) == "text"
     read = as_classes if classes else as_numbers
     rows, notes = read_rows(table, parts, dict.fromkeys(others, "text" if classes else "number"), read)
     for note in notes:
         terminal.note(note)
     _require_filled(rows, others)
-    known = {"y": rows.y, **{name: rows.X[name].to_numpy() for name in others}}
+    known: dict[str, Any] = {"y": rows.y, **{name: np.ascontiguousarray(rows.X[name]) for name in others}}
     if classes:
         known = _coded(known)
     with terminal.working("Measuring"):

@@ -14,10 +14,12 @@ from evenhand.cli.commands.fit import Fitted, finish, learn
 from evenhand.cli.commands.predict import Scoring
 from evenhand.cli.measure import compare
 from evenhand.cli.models import rows_for
+from evenhand.cli.outputs import require_replaceable
 from evenhand.cli.prepare import Learning, model_settings
 from evenhand.cli.rows import Parts
 from evenhand.cli.terminal import Terminal
 from evenhand.datasets import make_population
+from evenhand.modelfile import is_model_file
 from evenhand.tables.sources import open_source
 from evenhand.tables.writing import table_writer, write_frame
 
@@ -31,6 +33,7 @@ def demo(
         str, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the files.")
     ] = "evenhand-demo",
     epsilon: Annotated[float, typer.Option(min=0.0, help="Tolerance.")] = 0.05,
+    force: opt.Force = False,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
     debug: opt.Debug = False,
@@ -46,6 +49,9 @@ def demo(
         os.fspath(folder / name)
         for name in ("people.csv", "new-people.csv", "model.evenhand", "scored.csv", "report.html")
     )
+    if not is_model_file(model):  # the sign of a demo that was here before
+        for path in (labelled, new, model, scored, page):
+            require_replaceable(path, force=force, option="--out")
     write_frame(make_people(N_LABELLED, seed=0), labelled)
     people = make_people(N_NEW, seed=1)
     write_frame(people.drop_columns(["group", "outcome"]), new)

@@ -13,6 +13,7 @@ from evenhand.cli import options as opt
 from evenhand.cli.errors import ExitCode, NotReachedError, UsageError
 from evenhand.cli.measure import Comparison, compare
 from evenhand.cli.models import read_cost, read_epsilon, read_share
+from evenhand.cli.outputs import as_path, open_terminal
 from evenhand.cli.prepare import Learning, Prepared, model_settings, prepare
 from evenhand.cli.rows import LabelledRows, Parts, make_features, split
 from evenhand.cli.tasks import AUTO
@@ -20,7 +21,7 @@ from evenhand.cli.terminal import Terminal
 from evenhand.solvers import Status
 from evenhand.tables.files import read_table
 from evenhand.tables.sources import Source, open_source
-from evenhand.tables.writing import require_writable
+from evenhand.tables.strays import without_marks
 
 EXAMPLE = "Example: `evenhand fit loans.csv --target amount --sensitive sex --epsilon 0.05 -o model.evenhand`"
 
@@ -30,7 +31,8 @@ def fit(
     target: opt.Target,
     sensitive: opt.Sensitive,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where the model goes.")
+        str,
+        typer.Option("--output", "-o", metavar="FILE", help="Where the model goes; - is standard output."),
     ] = "model.evenhand",
     epsilon: opt.Epsilon = None,
     max_risk_increase: Annotated[
@@ -78,6 +80,7 @@ def fit(
     features: opt.Features = None,
     drop: opt.Drop = None,
     categorical: opt.Categorical = None,
+    na: opt.Na = None,
     id: opt.Id = None,
     weight: opt.Weight = None,
     task: opt.TaskName = AUTO,
@@ -91,6 +94,7 @@ def fit(
     jobs: opt.Jobs = None,
     input_format: opt.InputFormat = None,
     delimiter: opt.Delimiter = None,
+    force: opt.Force = False,
     plugin: opt.Plugin = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
@@ -101,8 +105,8 @@ def fit(
     Columns of numbers and of text are taken as they are: gaps are filled, categories become columns of
     zeros and ones. One row in five is held out, and the table of results is of these rows.
     """
-    terminal = Terminal(quiet, as_json)
-    require_writable(output, report)
+    outputs = {"--output": output, "--report": report}
+    terminal = open_terminal(outputs, [data, unlabeled], force=force, quiet=quiet, as_json=as_json)
     if compare_aware and report is None:
         raise UsageError("--compare-aware is for the page of --report: say where that goes.")
     limits = {"max_risk_increase": max_risk_increase, "max_distance": max_distance, "max_ks": max_ks}
@@ -141,11 +145,14 @@ def fit(
         min_group_size,
         merge_small,
         settings,
+        tuple(na or ()),
     )
     more = None if unlabeled is None else open_source(unlabeled, delimiter=delimiter)
     fitted = learn(asked, limit, more, terminal)
     if id is not None:
         fitted.model.id_column_ = id  # of whom predict draws, unless it is told otherwise
+    if na:
+        fitted.model.missing_marks_ = list(na)  # which predict needs, too
     second = fit_aware(fitted, terminal) if compare_aware else None
     return finish(fitted, output, report, terminal, compare=second)
 
@@ -189,7 +196,9 @@ def learn(
     rows, test = prepared.fit, prepared.test
     more = rows.fit_arguments()
     if unlabeled is not None:
-        more["X_unlabeled"] = make_features(read_table(unlabeled), prepared.kinds)
+        more["X_unlabeled"] = make_features(
+            without_marks(read_table(unlabeled), list(asked.marks)), prepared.kinds
+        )
     with terminal.working("Fitting"):
         if limit is None:
             model = prepared.model.fit(rows.X, rows.y, **more)
@@ -236,7 +245,7 @@ def finish(
     compare: Any = None,
 ) -> int:
     """Save, tell, and say by the exit code whether the solver converged."""
-    evenhand.save(fitted.model, output)
+    evenhand.save(fitted.model, as_path(output))
     if report is not None:
         write_report(fitted, report, terminal, compare)
     show(fitted, terminal)
@@ -259,7 +268,7 @@ def write_report(fitted: Fitted, path: str, terminal: Terminal, compare: Any) ->
             rows.y,
             sensitive_features=rows.groups,
             sample_weight=rows.weights,
-            path=path,
+            path=as_path(path),
             compare=True if compare is None else compare,
         )
 

@@ -10,6 +10,7 @@ from evenhand._utils.atomic import whole_file
 from evenhand.cli import options as opt
 from evenhand.cli.errors import ExitCode, UsageError
 from evenhand.cli.models import read_cost, read_share
+from evenhand.cli.outputs import open_terminal
 from evenhand.cli.prepare import Learning, Prepared, model_settings, prepare
 from evenhand.cli.rows import Parts
 from evenhand.cli.tasks import AUTO
@@ -19,7 +20,7 @@ from evenhand.evaluation.frontier import Frontier
 from evenhand.evaluation.paths import FrontierPoint
 from evenhand.metrics.distances import STANDARD, Metric, find_distance
 from evenhand.tables.sources import open_source
-from evenhand.tables.writing import require_writable, write_frame
+from evenhand.tables.writing import write_frame
 
 EXAMPLE = "Example: `evenhand frontier loans.csv --target amount --sensitive sex -o frontier.csv`"
 
@@ -39,7 +40,10 @@ def frontier(
     cost: opt.Cost = None,
     cost_matrix: opt.CostMatrix = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the whole table there.")
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the whole table there; - is standard output."
+        ),
     ] = None,
     plot: Annotated[
         str | None, typer.Option(metavar="FILE", help="Draw risk against KS: a .png, .svg or .pdf file.")
@@ -47,6 +51,7 @@ def frontier(
     features: opt.Features = None,
     drop: opt.Drop = None,
     categorical: opt.Categorical = None,
+    na: opt.Na = None,
     id: opt.Id = None,
     weight: opt.Weight = None,
     task: opt.TaskName = AUTO,
@@ -59,6 +64,7 @@ def frontier(
     jobs: opt.Jobs = None,
     input_format: opt.InputFormat = None,
     delimiter: opt.Delimiter = None,
+    force: opt.Force = False,
     plugin: opt.Plugin = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
@@ -69,8 +75,8 @@ def frontier(
     Both are measured on held-out rows, chance included; the tolerances are those of the parity step on the
     rows of the fit. `evenhand fit --max-distance` or `--max-risk-increase` chooses one of these models.
     """
-    terminal = Terminal(quiet, as_json)
-    require_writable(output, plot)
+    outputs = {"--output": output, "--plot": plot}
+    terminal = open_terminal(outputs, [data], force=force, quiet=quiet, as_json=as_json)
     settings = model_settings(
         parity,
         beta,
@@ -101,6 +107,7 @@ def frontier(
         min_group_size,
         merge_small,
         settings,
+        tuple(na or ()),
     )
     epsilons = [read_share(each, "--epsilon") for piece in epsilon or () for each in piece.split(",")]
     prepared = prepare(asked, terminal)

@@ -11,14 +11,16 @@ import typer
 from evenhand._utils.text import plain
 from evenhand.cli import options as opt
 from evenhand.cli.errors import DataError, ExitCode, UsageError
-from evenhand.cli.models import feature_names, id_column, load_model, model_kinds
+from evenhand.cli.models import feature_names, id_column, load_model, missing_marks, model_kinds
+from evenhand.cli.outputs import open_terminal
 from evenhand.cli.rows import feature_kinds, make_features
 from evenhand.cli.tasks import Kind, find_kind_of_prediction, task_of
-from evenhand.cli.terminal import Terminal
 from evenhand.tables.columns import as_ids
 from evenhand.tables.files import read_batches, read_table
-from evenhand.tables.formats import STANDARD, find_delimiter, require_columns
+from evenhand.tables.formats import STANDARD, find_delimiter, find_format, require_columns
+from evenhand.tables.formulas import escape_formulas
 from evenhand.tables.sources import Source, open_source
+from evenhand.tables.strays import without_marks
 from evenhand.tables.writing import table_writer
 
 EXAMPLE = "Example: `evenhand predict model.evenhand new.csv -o scored.csv --id applicant`"
@@ -51,10 +53,19 @@ def predict(
         str, typer.Option(metavar="COLUMN", help="Columns of the input to keep: all, id or none.")
     ] = "all",
     name: Annotated[str, typer.Option(help="Name of the column of draws.")] = "prediction",
+    na: opt.Na = None,
+    escape: Annotated[
+        bool,
+        typer.Option(
+            "--escape-formulas",
+            help="Write an apostrophe before text that a spreadsheet would run as a formula, such as =cmd().",
+        ),
+    ] = False,
     trust: opt.Trust = None,
     input_format: opt.InputFormat = None,
     output_format: opt.OutputFormat = None,
     delimiter: opt.Delimiter = None,
+    force: opt.Force = False,
     plugin: opt.Plugin = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
@@ -66,18 +77,19 @@ def predict(
     without it people with the same features share a draw. A million rows need no more memory than a few
     ten thousand: CSV and Parquet files are read and written in batches.
     """
-    if as_json and output == STANDARD:
-        raise UsageError("--json and the rows both want standard output: write the rows to a file with -o.")
     if keep not in KEEP or (keep == "id" and id is None):
         raise UsageError(f"--keep is one of {', '.join(KEEP)}, and needs --id for id: got {keep!r}.")
-    terminal = Terminal(quiet, as_json, data_on_stdout=output == STANDARD)
+    outputs = {"--output": output}
+    terminal = open_terminal(outputs, [model, data], force=force, quiet=quiet, as_json=as_json)
     source = open_source(data, format=input_format, delimiter=delimiter)
-    scoring = Scoring.of(load_model(model, trust), kind or ["draw"], name, id, keep)
+    scoring = Scoring.of(load_model(model, trust), kind or ["draw"], name, id, keep, na)
     sign = find_delimiter(data if output == STANDARD else output, delimiter)
+    if escape and find_format(output, output_format) != "csv":
+        raise UsageError("--escape-formulas is for CSV files: no spreadsheet runs the others.")
     n_rows = 0
     with terminal.working("Predicting"), table_writer(output, output_format, sign) as write:
         for table in scoring.batches(source):
-            write(table)
+            write(escape_formulas(table) if escape else table)
             n_rows += table.num_rows
     if output != STANDARD:
         terminal.say(f"{n_rows} rows with {', '.join(scoring.kinds)}: {output}")
@@ -93,13 +105,22 @@ class Scoring:
     kinds: dict[str, Kind]  # by the name of what they add
     id: str | None
     keep: str
+    marks: list[str]  # cells that mean a missing value
 
     @classmethod
-    def of(cls, model: Any, kinds: Sequence[str], name: str, id: str | None, keep: str) -> "Scoring":
+    def of(
+        cls,
+        model: Any,
+        kinds: Sequence[str],
+        name: str,
+        id: str | None,
+        keep: str,
+        na: Sequence[str] | None = None,
+    ) -> "Scoring":
         """The kinds by their names; draws are called `name`."""
         task = task_of(model)
         found = {name if each == "draw" else each: find_kind_of_prediction(task, each) for each in kinds}
-        return cls(model, found, id, keep)
+        return cls(model, found, id, keep, missing_marks(model, na))
 
     @property
     def columns(self) -> list[str]:
@@ -111,7 +132,8 @@ class Scoring:
         kinds = model_kinds(self.model)
         if kinds is None:  # made in Python: only all the rows tell what a column holds
             table = read_table(source)
-            yield self.score(table, feature_kinds(table, feature_names(self.model)), 1)
+            found = feature_kinds(without_marks(table, self.marks), feature_names(self.model))
+            yield self.score(table, found, 1)
             return
         first_row = 1
         for table in read_batches(source):
@@ -126,7 +148,7 @@ class Scoring:
         taken = [column for column in self.columns if column in kept.column_names]
         if taken:
             raise DataError(f"The rows have a column {plain(taken[0])} already: choose another with --name.")
-        X = make_features(table, kinds, first_row)
+        X = make_features(without_marks(table, self.marks), kinds, first_row)
         ids = None if who is None else as_ids(table, who)
         for name, kind in self.kinds.items():
             values = np.asarray(kind.values(self.model, X, ids))

@@ -9,12 +9,11 @@ from evenhand.cli import options as opt
 from evenhand.cli.errors import ExitCode
 from evenhand.cli.measure import report_rule
 from evenhand.cli.models import load_model, rows_for
+from evenhand.cli.outputs import as_path, open_terminal
 from evenhand.cli.rates import read_rule
 from evenhand.cli.rows import Parts
-from evenhand.cli.terminal import Terminal
 from evenhand.tables.files import read_table
 from evenhand.tables.sources import open_source
-from evenhand.tables.writing import require_writable
 
 EXAMPLE = "Example: `evenhand report model.evenhand new.csv --target amount --sensitive sex -o report.html`"
 
@@ -25,7 +24,7 @@ def report(
     sensitive: opt.Sensitive,
     target: opt.KnownTarget = None,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where the page goes.")
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where the page goes; - is standard output.")
     ] = "report.html",
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     card: Annotated[
@@ -33,6 +32,7 @@ def report(
         typer.Option(metavar="FILE", help="Write a model card too: a file that ends in .md or .json."),
     ] = None,
     weight: opt.Weight = None,
+    na: opt.Na = None,
     threshold: opt.Threshold = None,
     selected: opt.Selected = None,
     compare: Annotated[
@@ -54,6 +54,7 @@ def report(
     trust: opt.Trust = None,
     input_format: opt.InputFormat = None,
     delimiter: opt.Delimiter = None,
+    force: opt.Force = False,
     plugin: opt.Plugin = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
@@ -63,16 +64,16 @@ def report(
 
     Give it rows that the model was not fitted on.
     """
-    terminal = Terminal(quiet, as_json)
-    require_writable(output, *(card or ()))
+    outputs = {"--output": output, "--card": card}
+    terminal = open_terminal(outputs, [model, data, compare], force=force, quiet=quiet, as_json=as_json)
     source = open_source(data, format=input_format, delimiter=delimiter)
     loaded = load_model(model, trust)
-    rows = rows_for(loaded, read_table(source), Parts(target, tuple(sensitive), weight), terminal)
+    rows = rows_for(loaded, read_table(source), Parts(target, tuple(sensitive), weight), terminal, na)
     known: dict[str, Any] = {"sensitive_features": rows.groups, "sample_weight": rows.weights, "title": title}
     known |= report_rule(loaded, read_rule(threshold, selected))
     known["compare"] = True if compare is None else load_model(compare, trust)
     with terminal.working("Writing the report"):
-        evenhand.report(loaded, rows.X, rows.y, path=output, scorer=scorer, **known)
+        evenhand.report(loaded, rows.X, rows.y, path=as_path(output), scorer=scorer, **known)
         for path in card or ():
             evenhand.model_card(loaded, rows.X, rows.y, path=path, **known)
     for path in (output, *(card or ())):

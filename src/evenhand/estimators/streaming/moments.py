@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 
 from evenhand._kernels.softmax import LOG_2
-from evenhand._utils.stored import Stored, is_floats
+from evenhand._utils.stored import Stored, is_moderate
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.dual.imbalance import ImbalanceModel, strata_faults, stratum_sums
 from evenhand.dual.objective import policy_loadings
@@ -39,18 +39,18 @@ class Moments(Stored):
 
     def faults(self) -> Iterator[str]:
         """One row of moments for each group and feature, over the same atoms."""
-        if not is_floats(self.groups, None, None):
+        if not is_moderate(self.groups, None, None):
             yield "its moments of the groups are not a table of numbers"
         n_groups, n_atoms = self.groups.shape
-        if not is_floats(self.squares, n_groups, n_atoms) or not is_floats(self.crossed, n_groups, n_atoms):
+        if not all(is_moderate(part, n_groups, n_atoms) for part in (self.squares, self.crossed)):
             yield "its moments of the groups do not have the same shape"
-        elif not is_floats(self.prior, n_groups):
+        elif not is_moderate(self.prior, n_groups):
             yield "its prior is not one share for each group"
-        elif not is_floats(self.policy, n_atoms):
+        elif not is_moderate(self.policy, n_atoms):
             yield "its mean policy is not over the same atoms"
-        elif not is_floats(self.costs, None, n_atoms):
+        elif not is_moderate(self.costs, None, n_atoms):
             yield "its moments of the costs are not over the same atoms"
-        if not all(type(number) is float for number in (self.smooth, self.peak, self.constant)):
+        if not all(map(is_moderate, (self.smooth, self.peak, self.constant))):
             yield "its means are not numbers"
         yield from strata_faults(self.strata, self.prior)
 

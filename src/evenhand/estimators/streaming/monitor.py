@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 from scipy.optimize import brentq
 
-from evenhand._utils.stored import Stored, is_floats
+from evenhand._utils.stored import Stored, is_finite
 from evenhand._utils.typing import FloatArray
 from evenhand.dual.parity import Operator, matrix
 from evenhand.estimators.streaming.moments import Moments
@@ -60,8 +60,10 @@ class Monitor(Stored):
 
     def faults(self) -> Iterator[str]:
         """Two tables of one shape."""
-        if not is_floats(self.up, None, None) or not is_floats(self.down, *self.up.shape):
+        if not is_finite(self.up, None, None) or not is_finite(self.down, *self.up.shape):
             yield "its charts do not have the same shape"
+        elif self.up.size and min(self.up.min(), self.down.min()) < 0:
+            yield "its charts are below zero"
 
     @classmethod
     def fresh(cls, n_constraints: int, n_groups: int) -> "Monitor":

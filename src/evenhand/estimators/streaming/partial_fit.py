@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from evenhand._utils.stored import is_count
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import Rows, check_epsilon, check_rows_of, check_strata, column_labels
 from evenhand.certificates import certify
@@ -39,6 +40,8 @@ class PartialFit(SolvedStep):
         yield from super().faults()
         stream = getattr(self, "stream_", None)
         if stream is None:
+            if hasattr(self, "policy_") and not is_count(getattr(self, "n_rows_", None), 1):
+                yield "its n_rows_ is no number of rows"
             return
         if not isinstance(stream, Stream):
             yield "its stream_ is not a stream"

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from evenhand._utils.stored import Stored, is_count, is_floats
+from evenhand._utils.stored import Stored, is_count, is_finite, is_moderate
 from evenhand._utils.typing import FloatArray, IntArray
+from evenhand._utils.validation import SUM_TOLERANCE
 from evenhand.certificates import PolicyMeasures
 from evenhand.dual.costs import Cost
 from evenhand.dual.forms import form_of
@@ -62,7 +63,7 @@ class Record(Stored):
         """Moments, charts, positive weights and counts."""
         if not isinstance(self.moments, Moments) or not isinstance(self.monitor, Monitor):
             yield "it has no moments or no charts"
-        if not all(type(number) is float and number > 0 for number in (self.weight, self.squares)):
+        if not all(is_finite(number) and number > 0 for number in (self.weight, self.squares)):
             yield "its weights are not positive"
         if not is_count(self.since) or not is_count(self.n_solves):
             yield "its counts are not counts"
@@ -131,17 +132,19 @@ class Stream(Stored):
         if not isinstance(self.step, ParityStep):
             yield "it has no step"
         shape = self.step.empty_problem().multipliers_shape
-        if not is_floats(self.multipliers, *shape):
+        if not is_moderate(self.multipliers, *shape):
             yield "its multipliers do not have the shape of its atoms and groups"
         n_waiting, n_classes = len(self.waiting_scores), self.step.cost.n_classes
         of_scores = (n_waiting,) if n_classes is None else (n_waiting, n_classes)
         waiting = (self.waiting_scores, of_scores), (self.waiting_proba, (n_waiting, shape[1]))
-        if not all(is_floats(array, *size) and np.isfinite(array).all() for array, size in waiting):
+        if not all(is_finite(array, *size) for array, size in waiting):
             yield "its waiting rows are not finite numbers for every group"
+        elif np.any((self.waiting_proba < 0) | (self.waiting_proba > 1.0 + SUM_TOLERANCE)):
+            yield "its waiting rows have shares of groups that are none"
         counts = self.n_rows, self.n_clipped, self.most_atoms, self.n_before, self.mark
         if not all(is_count(count) for count in counts) or self.n_rows < n_waiting:
             yield "its counts of rows do not agree"
-        if self.violation_before is not None and not is_floats(self.violation_before, *shape):
+        if self.violation_before is not None and not is_moderate(self.violation_before, *shape):
             yield "the violation before it does not have the shape of its multipliers"
         if not isinstance(self.record, Record | None):
             yield "it has no record"
