@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
         counts = run(seconds, given.cases, given.seed)
         print(counts.line(), flush=True)
         for finding in counts.findings:
-            print(f"  {finding.kind}: {finding.where}\n    {finding.case}", flush=True)
+            print(f"  {finding.kind}: {finding.where}\n    {' '.join(finding.case.split()):.150}", flush=True)
         found += counts.n_findings
     if found:
         print(f"What was found is in {CORPUS}.")
