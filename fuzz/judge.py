@@ -4,6 +4,7 @@ import dis
 import linecache
 import resource
 import signal
+import sys
 import threading
 import traceback
 import warnings
@@ -51,12 +52,37 @@ def _limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+@contextmanager
+def foreign_warnings() -> Iterator[list[tuple[str, str]]]:
+    """Where warnings that are not ours come from, and what they say.
+
+    Those of a model of the user's, inside of its own `fit` or `predict`, are that model's words.
+    """
+    found: list[tuple[str, str]] = []
+
+    def note(message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: Any) -> None:
+        if issubclass(category, EvenhandWarning) or category.__module__.startswith("sklearn."):
+            return
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and not frame.f_code.co_filename.startswith(OURS):
+            if any(name in frame.f_code.co_filename for name in MODELS):
+                return
+            frame = frame.f_back
+        line = linecache.getline(filename, lineno).strip()
+        ours = "" if frame is None else f"{_short(frame.f_code.co_filename)}:{frame.f_lineno}"
+        found.append((f"{category.__name__} at {_short(filename)}: {line} | {ours}", str(message)))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = note
+        yield found
+
+
 def judge(counts: Counts, case: str, call: Callable[[], Any], data: bytes = b"") -> None:
-    """Count how `call` ends: what it returns has to be finite, and what it raises or warns of has to be ours."""
+    """Count how `call` ends: what it returns must be finite, and what it raises or warns of must be ours."""
     started = perf_counter()
     kind, where = "", ""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with foreign_warnings() as caught:
         try:
             with _limit(LONGEST):
                 answer = call()
@@ -73,12 +99,9 @@ def judge(counts: Counts, case: str, call: Callable[[], Any], data: bytes = b"")
     counts.slowest = max(counts.slowest, spent)
     grown = peak > LARGEST >= counts.peak_mib
     counts.peak_mib = max(counts.peak_mib, peak)
-    foreign = [each for each in caught if not issubclass(each.category, EvenhandWarning)]
-    if not kind and foreign:
-        first = foreign[0]
-        text = linecache.getline(first.filename, first.lineno).strip()
-        kind, where = "warning", f"{first.category.__name__} at {_short(first.filename)}: {text}"
-        case = f"{first.message!s:.200} | {case}"
+    if not kind and caught:
+        kind, where = "warning", caught[0][0]
+        case = f"{caught[0][1]:.200} | {case}"
     if not kind and grown:
         kind, where = "memory", case
     if kind:

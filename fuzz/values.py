@@ -1,5 +1,6 @@
 """Hostile values: what a valid argument can be spoilt to."""
 
+import warnings
 from datetime import datetime
 from typing import Any
 
@@ -29,9 +30,10 @@ class Odd:
 SCALARS: tuple[Any, ...] = (
     None, True, False, 0, 1, 2, -1, 3, 7, 100_000, 10**30, -(10**30), 0.5, "", "auto", "cv", "text", "é\x00",
     b"bytes", 1j, complex(np.nan, 1), np.float32(0.1), np.float16(60_000), np.int8(-3), np.uint64(2**63),
-    np.bool_(True), datetime(2020, 1, 1), np.datetime64("2020-01-01"), np.timedelta64(3, "s"), np.datetime64("NaT"),
-    pd.NA, pd.NaT, Odd(), object, len, (), [], {}, set(), (0.0, 1.0), [0.1, 0.2], [[0.1, 0.2]], [[]], {"a": 0.1},
-    {0: 0.1, 1: 0.2}, {0: np.nan, 1: 0.2}, [None, None], ["a", 1], [[1], [1, 2]], range(3), slice(2), ..., *EXTREMES,
+    np.bool_(True), datetime(2020, 1, 1), np.datetime64("2020-01-01"), np.timedelta64(3, "s"),
+    np.datetime64("NaT"), pd.NA, pd.NaT, Odd(), object, len, (), [], {}, set(), (0.0, 1.0), [0.1, 0.2],
+    [[0.1, 0.2]], [[]], {"a": 0.1}, {0: 0.1, 1: 0.2}, {0: np.nan, 1: 0.2}, [None, None], ["a", 1],
+    [[1], [1, 2]], range(3), slice(2), ..., *EXTREMES,
 )  # fmt: skip
 
 
@@ -45,7 +47,9 @@ def spoil(rng: np.random.Generator, value: Any) -> Any:
     if not isinstance(value, np.ndarray) or rng.random() < 0.15:
         return scalar(rng)
     ways = (_entries, _entries, _whole, _shape, _type, _wrapped, _scaled, _scaled)
-    return ways[int(rng.integers(len(ways)))](rng, value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the spoiling itself
+        return ways[int(rng.integers(len(ways)))](rng, value)
 
 
 def _entries(rng: np.random.Generator, array: np.ndarray) -> Any:
@@ -106,7 +110,7 @@ def _type(rng: np.random.Generator, array: np.ndarray) -> Any:
     with np.errstate(all="ignore"):
         try:
             return array.astype(kind)
-        except (TypeError, ValueError, OverflowError):
+        except (TypeError, ValueError, OverflowError, RuntimeError):
             return array.astype(object)
 
 
@@ -135,5 +139,5 @@ def _wrapped(rng: np.random.Generator, array: np.ndarray) -> Any:
     )
     try:
         return options[int(rng.integers(len(options)))]()
-    except (TypeError, ValueError, IndexError):
+    except (TypeError, ValueError, IndexError, OverflowError, RuntimeError, pl.exceptions.PolarsError):
         return array.tolist()

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from evenhand._kernels.chunks import run_chunks
 from evenhand._kernels.hashing import siphash_cells_into, siphash_into, siphash_sparse_into
+from evenhand._utils.missing import without_mask
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.estimators.features import DenseTable, read_table
 
@@ -212,7 +213,7 @@ def _id_values(ids: Any) -> AnyArray:
     if isinstance(native, nw.DataFrame) or getattr(ids, "ndim", 1) != 1:
         raise ValueError("ids must be one-dimensional: pass one column, or join several into text.")
     if isinstance(ids, np.ndarray):
-        return ids
+        return np.asarray(without_mask(ids))
     # a list goes element by element: NumPy would turn [1, "a"] into two strings
     return np.fromiter(ids, dtype=object)
 
@@ -238,7 +239,7 @@ def _as_int64(values: AnyArray) -> NDArray[np.int64] | None:
     kind = values.dtype.kind
     if kind in "ib" or (kind == "u" and (values.dtype.itemsize < 8 or np.all(values < 2**63))):
         return values.astype(np.int64)
-    if kind == "f" and np.all((values == np.floor(values)) & (np.abs(values) < 2.0**63)):
+    if kind == "f" and np.all((values == np.floor(values)) & (np.abs(values.astype(np.float64)) < 2.0**63)):
         return values.astype(np.int64)
     return None
 

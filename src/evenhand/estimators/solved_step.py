@@ -148,7 +148,8 @@ class SolvedStep(TellsPromise, Stored, BaseEstimator, ABC):  # type: ignore[misc
         rows = self._rows(scores, group_proba)
         scaled, key = rows.scores, self.draw_key_
         if scaled.ndim == 1:
-            scaled = self.policy_.grid.scale(scaled)
+            with np.errstate(over="ignore"):  # scores beyond all bounds are in one cell
+                scaled = self.policy_.grid.scale(scaled)
         uniforms = choose_uniforms(
             len(scaled), key, random_state, ids, lambda: uniforms_from_rows(scaled, rows.group_proba, key)
         )
