@@ -19,9 +19,23 @@ def many_groups(n_rows=400, n_groups=N_GROUPS, seed=0):
     return scores, np.eye(n_groups)[groups]
 
 
-@pytest.mark.parametrize("settings", [{"row_growth": 1}, {"row_growth": 0}, {"temperature_growth": 1.0}, {"first_rows": 0},
-    {"first_temperature": 0.0}, {"tol": 0.0}, {"tol": np.nan}, {"max_iter": 0}, {"max_iter": True},
-    {"curvature_rows": 0}, {"curvature_work": 0.5}], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"row_growth": 1},
+        {"row_growth": 0},
+        {"temperature_growth": 1.0},
+        {"first_rows": 0},
+        {"first_temperature": 0.0},
+        {"tol": 0.0},
+        {"tol": np.nan},
+        {"max_iter": 0},
+        {"max_iter": True},
+        {"curvature_rows": 0},
+        {"curvature_work": 0.5},
+    ],
+    ids=str,
+)
 def test_a_ladder_without_end_or_rows_is_refused(settings):
     (name,) = settings
     with pytest.raises(ValueError, match=f"{name} must be"):
