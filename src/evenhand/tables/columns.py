@@ -60,7 +60,7 @@ def as_moments(table: pa.Table, name: str, first_row: int = 1) -> FloatArray:
         parsed = _parse_moments(_without_missing(column))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise _not_a("date", name, column, _parse_moments, first_row) from error
-    return np.asarray(pc.cast(parsed, pa.float64()).to_numpy(), dtype=np.float64) / PER_DAY
+    return np.asarray(pc.cast(parsed, pa.float64(), safe=False).to_numpy(), dtype=np.float64) / PER_DAY
 
 
 def as_texts(table: pa.Table, name: str, first_row: int = 1) -> AnyArray:
