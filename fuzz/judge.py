@@ -23,7 +23,8 @@ from fuzz.counts import Counts, Finding
 
 OURS = str(Path(evenhand.__file__).parent)
 RAISES = frozenset(dis.opmap[name] for name in ("RAISE_VARARGS", "RERAISE"))
-MODELS = ("/sklearn/",)  # a model of the user's may refuse its features in its own words
+MODELS = ("/sklearn/",)  # a model of the user's may refuse its features, or warn of them, in its own words
+USERS = ("nuisances.py", "regressor.py", "classifier.py", "base.py")  # where such models are called
 ALLOWED = (ValueError, TypeError, ImportError)
 LONGEST = 30.0  # seconds
 LARGEST = 1024.0  # MiB of the process
@@ -63,13 +64,11 @@ def foreign_warnings() -> Iterator[list[tuple[str, str]]]:
     def note(message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: Any) -> None:
         if issubclass(category, EvenhandWarning) or category.__module__.startswith("sklearn."):
             return
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and not frame.f_code.co_filename.startswith(OURS):
-            if any(name in frame.f_code.co_filename for name in MODELS):
-                return
-            frame = frame.f_back
+        stack = traceback.extract_stack(sys._getframe(1))
+        if _is_of_a_model([frame.filename for frame in stack]):
+            return
         line = linecache.getline(filename, lineno).strip()
-        ours = "" if frame is None else f"{_short(frame.f_code.co_filename)}:{frame.f_lineno}"
+        ours = " | ".join(f"{_short(each.filename)}" for each in stack if each.filename.startswith(OURS))
         found.append((f"{category.__name__} at {_short(filename)}: {line} | {ours}", str(message)))
 
     with warnings.catch_warnings():
@@ -121,9 +120,17 @@ def is_ours(error: BaseException) -> bool:
     if last is None:
         return False
     file = last.tb_frame.f_code.co_filename
-    if any(name in file for name in MODELS):
+    if _is_of_a_model([frame.filename for frame in traceback.extract_tb(error.__traceback__)]):
         return True
     return file.startswith(OURS) and last.tb_frame.f_code.co_code[last.tb_lasti] in RAISES
+
+
+def _is_of_a_model(files: list[str]) -> bool:
+    """Whether code of the last of some files was called by a model, in its own `fit` or `predict`."""
+    ours = [place for place, file in enumerate(files) if file.startswith(OURS)]
+    if not ours or Path(files[ours[-1]]).name not in USERS:
+        return False
+    return any(name in file for file in files[ours[-1] :] for name in MODELS)
 
 
 def is_finite(answer: Any) -> bool:

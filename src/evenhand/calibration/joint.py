@@ -181,6 +181,10 @@ class JointRows:
         n_rows : int, optional
             How many the map will be learned from in the end, where these are a sample.
         """
+        if (
+            outputs.ndim == 1 and np.abs(outputs).max() > FARTHEST
+        ):  # no map mends scores that no float can square
+            return None
         n_coefficients = len(self.design) * (1 if outputs.ndim == 1 else outputs.shape[1] - 1)
         enough = (n_rows or len(target)) >= ENOUGH_ROWS * n_coefficients
         rests = [_without(len(target), fold) for fold in folds]

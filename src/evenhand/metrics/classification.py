@@ -110,5 +110,8 @@ def _codes(y_true: ArrayLike, classes: AnyArray | None, shape: tuple[int, ...]) 
     target = to_numpy(y_true, "y_true")[0]
     if target.shape != (n_rows,):
         raise ValueError(f"y_true needs one class per row: got shape {target.shape} for {n_rows} rows.")
-    place = {label: code for code, label in enumerate(classes.tolist())}
-    return np.array([place.get(label, -1) for label in target.tolist()])
+    try:
+        place = {label: code for code, label in enumerate(classes.tolist())}
+        return np.array([place.get(label, -1) for label in target.tolist()])
+    except TypeError as error:
+        raise ValueError(f"y_true and classes must hold labels, such as text or numbers: {error}.") from error

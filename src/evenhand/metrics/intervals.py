@@ -136,7 +136,8 @@ def bootstrap_intervals(
         estimate = group_distances(groups, metric, pairwise)
         distance = find_distance(metric)
         radius = np.quantile(deviations[distance.name], level, axis=0, method="higher")
-        radius = radius * np.sqrt(size / np.maximum(size - 1.0, 1e-9))  # a sample varies too little
+        with np.errstate(invalid="ignore"):  # of a side without rows, which is told below
+            radius = radius * np.sqrt(size / np.maximum(size - 1.0, 1e-9))  # a sample varies too little
         radius[size < FEWEST_ROWS] = np.inf
         radius[size == 0.0] = 0.0  # one group is everybody
         worst = distance.largest(groups.points)
