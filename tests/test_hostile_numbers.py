@@ -1,5 +1,7 @@
 """Odd numbers, flags, masks and words: an answer, or an error of ours that names the argument."""
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -345,3 +347,33 @@ def test_one_long_label_takes_no_memory_in_the_other_rows():
     assert model.classes_.dtype == object
     assert set(model.predict(X)) <= set(y)
     assert 0.0 <= model.score(X, y) <= 1.0
+
+
+def test_a_file_with_one_long_label_takes_no_fixed_width_in_every_row(run, tmp_path):
+    """400 rows of 200 000 signs at four bytes each would be 320 MB."""
+    long, rng = "n" * 200_000, np.random.default_rng(0)
+    rows = [
+        f"{rng.normal():.4f},{'fm'[place % 2]},{long if place < 3 else 'yes' if rng.random() < 0.5 else 'no'}"
+        for place in range(400)
+    ]
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join(["x,sex,hired", *rows]) + "\n")
+    tracemalloc.start()
+    try:
+        outcome = run(
+            "fit",
+            path,
+            "--target",
+            "hired",
+            "--sensitive",
+            "sex",
+            "-o",
+            tmp_path / "model",
+            "--holdout",
+            "0",
+        )
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert outcome.code == 0, outcome.err
+    assert peak < 150e6
