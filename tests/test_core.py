@@ -10,6 +10,8 @@ from evenhand.dual import policy as policies
 from evenhand.dual.grid import uniform_grid
 from evenhand.dual.objective import duality_gap, evaluate, optimality_error, penalty
 from evenhand.dual.policy import SoftmaxPolicy
+from evenhand.estimators import draws
+from evenhand.modelfile import codec
 from evenhand.solvers import batch, run
 from tests.problems import (
     NOTIONS,
@@ -136,3 +138,27 @@ def test_the_result_of_a_run_is_measured_over_all_rows():
     assert found.objective == pytest.approx(again.value, abs=1e-10)
     assert_allclose(found.violation, again.violation, atol=1e-9)
     assert optimality_error(problem, found.multipliers, again) <= 1e-7
+
+
+def test_numbers_stand_in_a_file_as_they_are_wherever_every_reader_knows_them():
+    for value in (0, 5, -5, 2**53 - 1, -(2**53) + 1):
+        assert codec._encode_int(value) == value
+    for value in (2**60, -(2**60)):
+        assert codec._encode_int(value) == {"int": hex(value)}
+
+
+def test_a_key_of_a_generator_has_all_its_bits():
+    for seed in range(5):
+        key = draws.key_from(np.random.default_rng(seed))
+        assert key.dtype == np.uint64
+        assert (key > 2**40).all()  # a chance of 2^-24 for each of ten words to be less
+
+
+def test_ids_beyond_64_bits_have_draws_of_their_own_whatever_their_sign_and_container():
+    key = draws.key_from(0)
+    ids = [2**63, -(2**63), 2**70, -(2**70), 2**63 - 1]
+    found = draws.uniforms_from_ids(ids, key)
+    assert len(set(found.tolist())) == len(ids)
+    floats = np.array([2.0**63, -(2.0**63), 2.0**70, -(2.0**70)])
+    assert np.array_equal(draws.uniforms_from_ids(floats, key), found[:4])
+    assert np.array_equal(draws.uniforms_from_ids(np.array([2**63], np.uint64), key), found[:1])
