@@ -322,6 +322,9 @@ def draw_case(seed: int, number: int, only: str | None = None) -> tuple[Call, Ar
         given[name] = spoil(rng, given[name])
     if isinstance(given.get("n_boot"), int | np.integer) and 1000 < given["n_boot"] <= 1_000_000:
         given["n_boot"] = 1000  # a caller who asks for so many draws waits for them
+    settings = given.get("settings", {})
+    if isinstance(settings.get("max_iter"), int | np.integer) and settings["max_iter"] > 1000:
+        settings["max_iter"] = 1000  # nor is a budget of years a case of its own
     return call, given
 
 

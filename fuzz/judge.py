@@ -24,6 +24,7 @@ from fuzz.counts import Counts, Finding
 OURS = str(Path(evenhand.__file__).parent)
 RAISES = frozenset(dis.opmap[name] for name in ("RAISE_VARARGS", "RERAISE"))
 MODELS = ("/sklearn/",)  # a model of the user's may refuse its features, or warn of them, in its own words
+VALIDATORS = "/sklearn/utils/validation.py"  # which we ask to check tables, in words that its users know
 USERS = ("nuisances.py", "regressor.py", "classifier.py", "base.py")  # where such models are called
 ALLOWED = (ValueError, TypeError, ImportError)
 LONGEST = 30.0  # seconds
@@ -121,6 +122,8 @@ def is_ours(error: BaseException) -> bool:
         return False
     file = last.tb_frame.f_code.co_filename
     if _is_of_a_model([frame.filename for frame in traceback.extract_tb(error.__traceback__)]):
+        return True
+    if file.endswith(VALIDATORS) and last.tb_frame.f_code.co_code[last.tb_lasti] in RAISES:
         return True
     return file.startswith(OURS) and last.tb_frame.f_code.co_code[last.tb_lasti] in RAISES
 

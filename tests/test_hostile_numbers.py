@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from evenhand import ParityClassifier, ParityPostprocessor, ParityRegressor, audit, costs, metrics
+from evenhand import ParityClassifier, ParityPostprocessor, ParityRegressor, audit, costs, frontier, metrics
 from evenhand.certificates import certify_held_out, certify_prediction_powered
 from evenhand.dual.forms import Composite, Projected
 from evenhand.exceptions import ClippingWarning, NothingAskedWarning, OutlierWarning
@@ -377,3 +377,25 @@ def test_a_file_with_one_long_label_takes_no_fixed_width_in_every_row(run, tmp_p
         tracemalloc.stop()
     assert outcome.code == 0, outcome.err
     assert peak < 150e6
+
+
+def test_tables_and_outcomes_of_odd_shapes_are_refused_in_our_own_words():
+    model = ParityClassifier(LogisticRegression(), LogisticRegression(), cv=2, min_group_size=2)
+    X, y = np.column_stack([SCORES, OUTCOMES]), (OUTCOMES > 0).astype(int)
+    for arguments, words in (
+        ((memoryview(X), y), "got a memoryview"),
+        (([[1.0], [1.0, 2.0]], [0, 1]), "X cannot be read as a table"),
+        ((X, [[0], [0, 1]]), "y cannot be read as one label"),
+    ):
+        with pytest.raises(ValueError, match=words) as caught:
+            model.fit(*arguments, sensitive_features=GROUPS)
+        assert is_ours(caught.value)
+    with pytest.raises(ValueError, match="random_state must be None"):
+        ParityPostprocessor(atoms=5, random_state=np.timedelta64(3, "s")).fit(SCORES, PROBA)
+
+
+def test_a_frontier_over_a_far_outlier_has_finite_risks():
+    scores, proba = np.append(SCORES, 1e200), np.vstack([PROBA, [0.5, 0.5]])
+    with pytest.warns(ClippingWarning):
+        found = frontier(ParityPostprocessor(atoms=7), scores, proba, epsilons=[0.3, 0.1])
+    assert np.isfinite(found.risk).all()

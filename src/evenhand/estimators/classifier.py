@@ -251,7 +251,10 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
             raise ValueError("ParityClassifier requires y to be passed, but the target y is None.")
         given = without_mask(y)
         # Text of a list stays what it is where it is long: at a fixed width it would fill the memory.
-        array = np.array(given, dtype=object) if is_wide_text(given) else np.asarray(given)
+        try:
+            array = np.array(given, dtype=object) if is_wide_text(given) else np.asarray(given)
+        except ValueError as error:  # rows of several lengths
+            raise ValueError(f"y cannot be read as one label for each row: {error}") from error
         target: AnyArray = column_or_1d(array, warn=True)
         assert_all_finite(target, input_name="y")
         check_classification_targets(target)

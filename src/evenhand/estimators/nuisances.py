@@ -347,7 +347,12 @@ def out_of_fold(
 
 def require_table(X: Any) -> None:
     """Refuse what is not a table, in the words that scikit-learn's users know."""
-    shape = getattr(X, "shape", None) or np.shape(X)
+    if isinstance(X, memoryview):
+        raise ValueError("X must be an array, a frame, a sparse matrix or a list of rows: got a memoryview.")
+    try:
+        shape = getattr(X, "shape", None) or np.shape(X)
+    except ValueError as error:  # rows of several lengths
+        raise ValueError(f"X cannot be read as a table: {error}") from error
     if len(shape) != 2:
         raise ValueError(
             f"X must have shape (n_rows, n_features): got {tuple(shape)}. Reshape your data: "
