@@ -1,6 +1,7 @@
 """Hostile calls of the public functions: fits, predictions, metrics, audits and certificates."""
 
 import inspect
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -330,7 +331,9 @@ def draw_case(seed: int, number: int, only: str | None = None) -> tuple[Call, Ar
 
 def told_case(call: Call, seed: int, number: int, given: Arguments) -> str:
     """A case in words."""
-    return f"{call.name} --seed {seed} number {number}: {given!r}"[:1500]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the words of other libraries for what was spoilt
+        return f"{call.name} --seed {seed} number {number}: {given!r}"[:1500]
 
 
 def run(seconds: float | None, cases: int | None, seed: int) -> Counts:

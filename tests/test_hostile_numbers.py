@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from evenhand import ParityClassifier, ParityPostprocessor, ParityRegressor, audit, costs, frontier, metrics
@@ -399,3 +400,12 @@ def test_a_frontier_over_a_far_outlier_has_finite_risks():
     with pytest.warns(ClippingWarning):
         found = frontier(ParityPostprocessor(atoms=7), scores, proba, epsilons=[0.3, 0.1])
     assert np.isfinite(found.risk).all()
+
+
+@pytest.mark.parametrize("size", [1e300, 1e-300])
+def test_weights_of_an_estimator_of_any_size_leave_no_warning(size):
+    X = np.column_stack([SCORES, OUTCOMES])
+    model = ParityRegressor(LinearRegression(), LogisticRegression(), atoms=5, cv=2, min_group_size=2)
+    model.fit(X, OUTCOMES, sensitive_features=GROUPS, sample_weight=WEIGHTS * size)
+    scaled = clone(model).fit(X, OUTCOMES, sensitive_features=GROUPS, sample_weight=WEIGHTS / WEIGHTS.max())
+    np.testing.assert_allclose(model.predict_pmf(X), scaled.predict_pmf(X), atol=1e-6)

@@ -232,6 +232,13 @@ def sorted_labels(labels: Iterable[Any]) -> list[Hashable]:
         return sorted(distinct, key=lambda label: (str(type(label)), str(label)))
 
 
+def label_array(groups: Labels) -> AnyArray:
+    """Labels of any kind in one dimension: numbers as such, all else as objects."""
+    if all(isinstance(label, int) for label in groups):
+        return np.array(groups)
+    return np.fromiter(groups, dtype=object, count=len(groups))
+
+
 def label_text(label: Hashable, *, within: bool = False) -> str:
     """A group's label, and the parts of one made of several columns; `(stratum, group)` with `within`.
 

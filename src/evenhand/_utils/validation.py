@@ -367,13 +367,6 @@ def _per_group(value: Any, name: str, groups: Labels) -> FloatArray:
     return checked
 
 
-def label_array(groups: Labels) -> AnyArray:
-    """Labels of any kind in one dimension: numbers as such, all else as objects."""
-    if all(isinstance(label, int) for label in groups):
-        return np.array(groups)
-    return np.fromiter(groups, dtype=object, count=len(groups))
-
-
 def require_mass(groups: Labels, mass: FloatArray) -> None:
     """Refuse groups that no row has any probability of."""
     for label, share in zip(groups, mass, strict=True):

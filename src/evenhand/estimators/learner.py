@@ -16,6 +16,7 @@ from evenhand._utils.missing import without_mask
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels, Rows, as_floats, check_weights, require_mass
 from evenhand._utils.warn import warn_user
+from evenhand._utils.weights import within_floats
 from evenhand.calibration import JOINT, CalibrationDiagnosis
 from evenhand.estimators.cells import CRITERIA, Cells
 from evenhand.estimators.checking import (
@@ -336,6 +337,7 @@ class Learner(ABC):
         used = np.ones(len(target), bool)
         if weights is not None:
             used = check_weights(weights, len(target)) > 0
+            weights = within_floats(weights)
         columns, attributes = {}, []
         if sensitive_data is None:
             require_same_order(X, sensitive_features, "sensitive_features")

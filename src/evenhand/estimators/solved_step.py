@@ -8,10 +8,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from evenhand._utils.labels import label_array
 from evenhand._utils.stored import Stored
 from evenhand._utils.tensors import is_tensor
 from evenhand._utils.typing import AnyArray, FloatArray
-from evenhand._utils.validation import Labels, Rows, check_levels, check_rows_of, label_array
+from evenhand._utils.validation import Labels, Rows, check_levels, check_rows_of
 from evenhand.certificates import Certificate
 from evenhand.dual.parity import ParityNotion
 from evenhand.dual.policy import SoftmaxPolicy

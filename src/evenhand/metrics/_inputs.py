@@ -8,12 +8,12 @@ from numpy.typing import ArrayLike
 
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import as_floats, to_numpy
+from evenhand._utils.weights import within_floats
 
 Blocks: TypeAlias = Iterator[tuple[slice, FloatArray]]  # rows, and the pmf of each, (n_some, n_atoms)
 
 BLOCK_ENTRIES = 1 << 20  # a pmf is read in blocks of about this many entries, so that no copy is large
 LARGEST = 1e75  # of a target, a prediction or an atom: a squared loss is a number, and so is its variance
-FAR = 1e100  # weights beyond it, or below its inverse, are scaled
 PMF_TOLERANCE = 1e-4  # on the sum of a row: room for float32
 
 
@@ -93,11 +93,9 @@ def as_weights(sample_weight: ArrayLike | None, n_rows: int) -> FloatArray | Non
     if sample_weight is None:
         return None
     weights = as_vector("sample_weight", sample_weight, n_rows)
-    largest = float(weights.max())
-    if (weights < 0).any() or largest == 0:
+    if (weights < 0).any() or weights.max() == 0:
         raise ValueError("sample_weight must not be negative, and not zero in every row.")
-    # Only ratios of weights count; squares and sums of such large or small ones would leave the floats.
-    return weights if 1.0 / FAR < largest < FAR else weights / largest
+    return within_floats(weights)
 
 
 def needed_atoms(asking: str, atoms: ArrayLike | None, n_atoms: int) -> FloatArray:

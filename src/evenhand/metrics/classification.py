@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenhand._utils.labels import read_groups
+from evenhand._utils.labels import label_array, read_groups
 from evenhand._utils.typing import AnyArray, IntArray
-from evenhand._utils.validation import label_array, to_numpy
+from evenhand._utils.validation import to_numpy
 from evenhand.metrics._inputs import as_prediction, as_weights, checked_blocks
 from evenhand.metrics.unfairness import unfairness
 
