@@ -107,8 +107,9 @@ class Batch(Solver[BatchState]):
             check_count(getattr(self, name), name, least)
         check_count(self.curvature_work, "curvature_work")
         for name, above in (("tol", 0.0), ("first_temperature", 0.0), ("temperature_growth", 1.0)):
-            if not as_number(getattr(self, name), name) > above:
-                raise ValueError(f"{name} must be more than {above:g}: got {getattr(self, name)!r}.")
+            value = getattr(self, name)
+            if (name, value) != ("temperature_growth", None) and not as_number(value, name) > above:
+                raise ValueError(f"{name} must be more than {above:g}: got {value!r}.")
 
     def init(self, problem: DualProblem, start: FloatArray | None) -> BatchState:
         """Plan the stages; a warm start goes straight to the last one."""

@@ -181,8 +181,11 @@ def _parse_moments(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _not_a(kind: str, name: str, column: pa.ChunkedArray, parse: Any, first_row: int) -> TableError:
     """The error for the first cell that is not of the kind."""
-    cells = _without_missing(column)
-    for row, cell in enumerate(cells.to_pylist(), first_row):
+    try:
+        cells = _without_missing(column).to_pylist()
+    except (OverflowError, ValueError):  # such as a duration that Python has no number for
+        cells = []
+    for row, cell in enumerate(cells, first_row):
         if cell is None:
             continue
         try:
