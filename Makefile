@@ -12,7 +12,7 @@ BOUNDS_TESTS ?= tests/test_cli.py tests/test_modelfile.py tests/test_modelfile_e
 	tests/test_postprocessor.py tests/test_first_hour.py tests/test_labels.py
 TORCH_MODULES = $(wildcard src/evenhand/*/torch_*.py src/evenhand/*/triton_*.py)
 
-.PHONY: demo test test-slow test-torch test-spark test-dask test-onnx test-mlflow test-lowest test-newest hashes audit sbom wheel lint bench reproduce clean
+.PHONY: demo test test-slow test-torch test-spark test-dask test-onnx test-mlflow test-lowest test-newest hashes audit sbom wheel lint bench fuzz mutants reproduce clean
 
 demo: $(READY)
 	$(BIN)/python -m evenhand demo
@@ -73,13 +73,21 @@ lint: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks $(ONLY)
 
+# Hostile files, tables and calls, seconds of each by default: make fuzz ARGS="--seconds 3600", ARGS="functions --cases 100000"
+fuzz: $(READY)
+	$(BIN)/python -m fuzz $(ARGS)
+
+# Small changes of the core that tests should notice, ten of each module by default: make mutants ARGS=--all takes hours
+mutants: $(READY)
+	$(BIN)/python -m fuzz.mutants $(ARGS)
+
 # the paper's experiments: make reproduce ARGS="--quick --only synthetic timing"
 reproduce: $(READY)
 	$(BIN)/python -m reproduction $(ARGS)
 
 clean:
 	rm -rf $(VENV) $(TORCH_VENV) .venv-spark .venv-dask .venv-onnx .venv-mlflow .venv-lowest .venv-newest-* .venv-supply evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	find src tests benchmarks demos reproduction -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests benchmarks demos fuzz reproduction -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): constraints.txt pyproject.toml
 	@echo "Preparing $(VENV): a minute or two, once."

@@ -8,7 +8,7 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from evenhand._utils.missing import is_missing
+from evenhand._utils.missing import is_missing, without_mask
 from evenhand._utils.text import some_of
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import (
@@ -232,6 +232,13 @@ def sorted_labels(labels: Iterable[Any]) -> list[Hashable]:
         return sorted(distinct, key=lambda label: (str(type(label)), str(label)))
 
 
+def label_array(groups: Labels) -> AnyArray:
+    """Labels of any kind in one dimension: numbers as such, all else as objects."""
+    if all(isinstance(label, int) for label in groups):
+        return np.array(groups)
+    return np.fromiter(groups, dtype=object, count=len(groups))
+
+
 def label_text(label: Hashable, *, within: bool = False) -> str:
     """A group's label, and the parts of one made of several columns; `(stratum, group)` with `within`.
 
@@ -257,11 +264,18 @@ def _columns(values: Any, name: str) -> dict[Hashable, Any]:
     """The values of each column of a frame, a series, an array of one or two dimensions, or a list."""
     if values is None:
         raise ValueError(f"{name} is missing: pass the group of each row.")
-    native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
+    values = without_mask(values)
+    try:
+        native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
+    except (TypeError, ValueError) as error:  # such as columns of one name
+        raise ValueError(f"{name} cannot be read as columns of labels: {error}") from error
     if isinstance(native, nw.Series):
         return {0: native.to_list()}
     if isinstance(native, nw.DataFrame) and native.columns:
-        return {column: native[column].to_list() for column in native.columns}
+        return {
+            column: values.to_list()
+            for column, values in zip(native.columns, native.iter_columns(), strict=True)
+        }
     # Of a list, as objects: NumPy would turn the numbers of a list that has text, too, into text.
     array = np.array(values, dtype=object) if isinstance(values, list | tuple) else np.asarray(values)
     if array.ndim == 2 and array.shape[1] > 0:
@@ -309,7 +323,8 @@ def _read_proba(values: Any, n_rows: int, name: str) -> Groups | None:
     require_one_per_row(len(table), n_rows, name)
     known = ~np.isnan(table).any(axis=1)
     some = table[known]
-    sums = some.sum(axis=1)
+    with np.errstate(over="ignore", invalid="ignore"):  # of what are no probabilities
+        sums = some.sum(axis=1)
     if not (some >= -NEGATIVE_TOLERANCE).all() or not (np.abs(sums - 1.0) <= tolerance).all():
         _refuse_fractions(table, np.flatnonzero(known), sums, name)
         return None

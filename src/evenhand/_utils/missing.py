@@ -5,6 +5,26 @@ from typing import Any
 
 import numpy as np
 
+from evenhand._utils.typing import AnyArray
+
+
+def without_mask(values: Any) -> Any:
+    """An array whose masked entries are missing: NaN among floats, None among all else.
+
+    What is no masked array is returned as it is. NumPy itself would bring back what stands under the mask.
+
+    >>> without_mask(np.ma.masked_array([1.0, 2.0], mask=[False, True]))
+    array([ 1., nan])
+    """
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    plain: AnyArray = np.array(values.data)
+    hidden = np.ma.getmaskarray(values)
+    if plain.dtype.names is None and hidden.any():
+        plain = plain if plain.dtype.kind == "f" else plain.astype(object)
+        plain[hidden] = np.nan if plain.dtype.kind == "f" else None
+    return plain
+
 
 def is_missing(cell: Any) -> bool:
     """Whether a cell of any library holds no value.

@@ -1,6 +1,34 @@
 """Text for messages."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from evenhand._utils.typing import AnyArray
+
+WIDEST = 64  # signs of a label that NumPy may hold at a fixed width: each row takes that of the longest one
+
+
+def text_array(labels: Iterable[Any]) -> AnyArray:
+    """Labels as text, one dimension: at a fixed width where none is long, and otherwise as objects.
+
+    One label of a megabyte would take four of them in every row.
+
+    >>> text_array([1, "a"]), text_array(["a", 100 * "b"]).dtype
+    (array(['1', 'a'], dtype='<U1'), dtype('O'))
+    """
+    texts = [str(label) for label in labels]
+    if max(map(len, texts), default=0) <= WIDEST:
+        return np.array(texts, dtype=str)
+    return np.fromiter(texts, dtype=object, count=len(texts))
+
+
+def is_wide_text(values: Any) -> bool:
+    """Whether a list has text that is too long for a fixed width."""
+    return isinstance(values, list | tuple) and any(
+        isinstance(value, str) and len(value) > WIDEST for value in values
+    )
 
 
 def plain(text: object) -> str:

@@ -7,12 +7,16 @@ from typing import Any, TypeAlias
 import narwhals.stable.v1 as nw
 import numpy as np
 
+from evenhand._utils.missing import without_mask
+from evenhand._utils.scalars import is_flag
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 
 Labels: TypeAlias = tuple[Hashable, ...]
 
 SUM_TOLERANCE = 1e-6  # on the sum of a row of probabilities
 SUM_TOLERANCE_SINGLE = 1e-4  # the same in float32 or less: rounding of the sums themselves
+LEAST_MASS = 1e-12  # of a group among all rows: less is lost beside the others in a float
+LEAST_EPSILON = 1e-100  # smaller ones are zero, which they are for all that is computed
 NEGATIVE_TOLERANCE = 1e-9  # `1 - p` of a p that is one and a bit
 
 
@@ -189,11 +193,13 @@ def check_epsilon(epsilon: Any, groups: Labels, strata: IntArray | None = None) 
     if strata is not None and isinstance(epsilon, Mapping):
         epsilon = _by_stratum(epsilon, [group[0] for group in groups])  # type: ignore[index]
     slack = _per_group(epsilon, "epsilon", groups)
+    if is_flag(epsilon):
+        raise ValueError(f"epsilon must be a number: got {epsilon!r}.")
     if slack.ndim == 0:
         slack = np.full(len(groups), float(slack))
     if not np.all(slack >= 0) or not np.isfinite(slack).all():
         raise ValueError(f"epsilon must be finite and not negative: got {epsilon!r}.")
-    return slack
+    return np.where(slack < LEAST_EPSILON, 0.0, slack)
 
 
 def _by_stratum(epsilon: Mapping[Any, Any], names: list[Any]) -> Any:
@@ -226,9 +232,11 @@ def check_prior(group_prior: Any, groups: Labels, strata: IntArray | None = None
         raise ValueError(f"group_prior must be positive for every group: got {group_prior!r}.")
     if strata is not None:
         return prior
-    if abs(prior.sum() - 1.0) > SUM_TOLERANCE:
-        raise ValueError(f"group_prior must sum to one: got {prior.sum():.9g}.")
-    shares: FloatArray = prior / prior.sum()
+    with np.errstate(over="ignore"):
+        total = prior.sum()
+    if abs(total - 1.0) > SUM_TOLERANCE:
+        raise ValueError(f"group_prior must sum to one: got {total:.9g}.")
+    shares: FloatArray = prior / total
     return shares
 
 
@@ -248,9 +256,10 @@ def as_floats(values: Any, name: str) -> FloatArray:
 
 
 def to_numpy(values: Any, name: str) -> tuple[AnyArray, Sequence[Hashable] | None]:
-    """An array, and the columns' names where there are any."""
+    """An array, and the columns' names where there are any; masked entries are missing."""
     if type(values) is np.ndarray:
         return values, None
+    values = without_mask(values)
     try:
         native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
         if isinstance(native, nw.DataFrame):
@@ -283,7 +292,8 @@ def _not_negative(proba: FloatArray, name: str) -> FloatArray:
 def _check_stratum_sums(proba: FloatArray, strata: IntArray, tolerance: float) -> FloatArray:
     proba = _not_negative(proba, "group_proba")
     for stratum in range(int(strata.max()) + 1):
-        total = proba[:, strata == stratum].sum(axis=1)
+        with np.errstate(over="ignore"):
+            total = proba[:, strata == stratum].sum(axis=1)
         row = int(np.argmax(total))
         if total[row] > 1.0 + tolerance:
             raise ValueError(
@@ -296,8 +306,9 @@ def _normalise(proba: FloatArray, tolerance: float, name: str = "group_proba") -
     """Divide each row by its sum, added column by column so that a row never depends on its batch."""
     proba = _not_negative(proba, name)
     total = proba[:, 0].copy()
-    for column in range(1, proba.shape[1]):
-        total += proba[:, column]
+    with np.errstate(over="ignore"):  # of what are no probabilities, which is refused below
+        for column in range(1, proba.shape[1]):
+            total += proba[:, column]
     row = int(np.argmax(np.abs(total - 1.0)))
     if abs(total[row] - 1.0) > tolerance:
         raise ValueError(
@@ -356,17 +367,10 @@ def _per_group(value: Any, name: str, groups: Labels) -> FloatArray:
     return checked
 
 
-def label_array(groups: Labels) -> AnyArray:
-    """Labels of any kind in one dimension: numbers as such, all else as objects."""
-    if all(isinstance(label, int) for label in groups):
-        return np.array(groups)
-    return np.fromiter(groups, dtype=object, count=len(groups))
-
-
 def require_mass(groups: Labels, mass: FloatArray) -> None:
     """Refuse groups that no row has any probability of."""
     for label, share in zip(groups, mass, strict=True):
-        if not share > 0:
+        if not share > LEAST_MASS:
             raise ValueError(
                 f"group_proba gives group {label!r} no mass: its probability is zero in every row. "
                 "Leave its column out, or add rows that may be in it."

@@ -14,6 +14,7 @@ from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import check_weights
 from evenhand.calibration.logistic import fit_logistic
 from evenhand.calibration.rows import divide_by_sum, log
+from evenhand.dual.cost_terms import FARTHEST
 from evenhand.dual.grid import range_without_outliers
 
 JOINT = "joint"  # this calibration's name among the others
@@ -138,7 +139,8 @@ class JointRows:
         """
         n_rows = len(inputs)
         weights = np.ones(n_rows) if sample_weight is None else n_rows * check_weights(sample_weight, n_rows)
-        low, high = np.array([range_without_outliers(column) for column in inputs.T]).T
+        ends = np.array([range_without_outliers(column) for column in inputs.T]).T
+        low, high = np.clip(ends, -FARTHEST, FARTHEST)
         centre, scale = _centre_and_scale(np.ascontiguousarray(np.clip(inputs, low, high).T), weights)
         flat = high - low <= 1e-11 * np.abs(centre)  # rounding, which would be scaled up to a signal
         low, high = np.where(flat, centre, low), np.where(flat, centre, high)
@@ -181,6 +183,10 @@ class JointRows:
         n_rows : int, optional
             How many the map will be learned from in the end, where these are a sample.
         """
+        if (
+            outputs.ndim == 1 and np.abs(outputs).max() > FARTHEST
+        ):  # no map mends scores that no float can square
+            return None
         n_coefficients = len(self.design) * (1 if outputs.ndim == 1 else outputs.shape[1] - 1)
         enough = (n_rows or len(target)) >= ENOUGH_ROWS * n_coefficients
         rests = [_without(len(target), fold) for fold in folds]
@@ -208,6 +214,7 @@ class JointRows:
         for fold, coefficients in zip(folds, without, strict=True):
             held_out[fold] = self._mend(coefficients, outputs, fold)
         gain = self.weights * (_losses(target, outputs) - _losses(target, held_out))
+        gain /= max(float(np.abs(gain).max()) / FARTHEST, 1.0)  # so that its squares are numbers, too
         return bool(gain.mean() > LEAST_GAIN * gain.std() / np.sqrt(len(gain)))
 
     def _has_all(self, target: AnyArray, outputs: FloatArray, rows: IntArray) -> bool:

@@ -15,6 +15,7 @@ MAX_STEPS = 50
 MAX_HALVINGS = 20
 # Of a step in the mean loss. It is the last step's, and steps gain about the square of the one before.
 SMALLEST_GAIN = 1e-6
+LEAST_SHARE = 1e-15  # of a class among all rows
 LARGEST_LOGIT = 500.0  # its exponential is finite, and its probability as good as one
 
 
@@ -65,7 +66,9 @@ def _constant(hits: AnyArray, weights: FloatArray, n_terms: int) -> FloatArray:
     """The shares of the classes for every row."""
     masses = hits @ weights
     point = np.zeros((len(hits), n_terms))
-    point[:, 0] = np.log(masses / (weights.sum() - masses.sum()))
+    rest = weights.sum() - masses.sum()  # of the first class, which rounding may leave nothing of
+    least = LEAST_SHARE * weights.sum()
+    point[:, 0] = np.log(np.maximum(masses, least) / max(rest, least))
     return point
 
 

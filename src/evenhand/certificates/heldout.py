@@ -9,6 +9,7 @@ import numpy as np
 from evenhand._utils.frames import make_frame
 from evenhand._utils.labels import label_text
 from evenhand._utils.markup import cell, html_block
+from evenhand._utils.scalars import check_share, check_word
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import check_epsilon
 from evenhand._utils.warn import warn_user
@@ -278,13 +279,10 @@ def certify_held_out(
       Group 1 is at most 0.0106 in KS from everybody, and at least 0.0000 (these rows show 0.0061, 9974 of
     them in the group): within epsilon = 0.05.
     """
-    if not 0.0 < delta < 1.0:
-        raise ValueError(f"delta must lie strictly between 0 and 1: got {delta!r}.")
+    delta = check_share(delta, "delta", 0.05)
     metric = check_bounded(metric, predictions)
-    choices = (("method", method, METHODS), ("side", side, tuple(PARTS)))
-    for name, value, known in choices:
-        if value not in known:
-            raise ValueError(f"{name} must be one of {', '.join(known)}: got {value!r}.")
+    check_word(method, "method", METHODS)
+    check_word(side, "side", PARTS)
     n_rows = count_rows(predictions, X)
     if groups is None and isinstance(epsilon, dict):
         groups = list(epsilon)

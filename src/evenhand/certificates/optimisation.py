@@ -23,7 +23,7 @@ from evenhand.certificates.promise import Promise
 from evenhand.dual.forms import form_of
 from evenhand.dual.objective import duality_gap, penalty, policy_loadings
 from evenhand.dual.problem import DualProblem
-from evenhand.dual.step import ParityStep
+from evenhand.dual.step import LOOSEST, ParityStep
 from evenhand.solvers.result import SolverResult
 
 
@@ -218,7 +218,7 @@ def certify(
     return Certificate(
         parity=problem.parity.name,
         groups=names,
-        epsilon=unit * problem.slack,
+        epsilon=unit * problem.slack if step is None or problem.slack.max() < LOOSEST else step.epsilon,
         violation=unit * problem.parity.norm.value(policy.violation),
         risk=cost_unit * policy.risk,
         entropic_risk=cost_unit * (gap - policy.objective),

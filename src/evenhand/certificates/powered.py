@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evenhand._utils.scalars import check_share
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels, check_epsilon, check_group_proba
 from evenhand.certificates.bounds import level_of_pair
@@ -40,7 +41,7 @@ from evenhand.certificates.melding import (
 from evenhand.certificates.samples import check_bounded, named_groups, read_sample
 from evenhand.dual.parity import Thresholds
 from evenhand.metrics import Membership
-from evenhand.metrics._inputs import as_atoms, checked_blocks
+from evenhand.metrics._inputs import as_atoms, as_prediction, checked_blocks
 from evenhand.metrics.distances import Metric, find_distance
 
 CORNERS = np.array([(own, c, tau) for own in (0.0, 1.0) for c in (0.0, 1.0) for tau in (0.0, 1.0)])
@@ -98,9 +99,8 @@ def certify_prediction_powered(
     ... ).upper.round(3)
     array([0.087, 0.047])
     """
-    if not 0.0 < delta < 1.0:
-        raise ValueError(f"delta must lie strictly between 0 and 1: got {delta!r}.")
-    if metric not in ("ks", "sup") and not isinstance(metric, Thresholds):
+    delta = check_share(delta, "delta", 0.05)
+    if not isinstance(metric, Thresholds) and not (isinstance(metric, str) and metric in ("ks", "sup")):
         raise ValueError(f"metric must be one of ks, sup, or evenhand.Thresholds([...]): got {metric!r}.")
     metric = check_bounded(metric)
     known, more = (_functions(table, metric, atoms) for table in (pmf, pmf_unlabeled))
@@ -167,7 +167,10 @@ class _Errors(NamedTuple):
 
 
 def _functions(pmf: Any, metric: Metric, atoms: Any) -> FloatArray:
-    blocks = [block / block.sum(axis=1, keepdims=True) for _, block in checked_blocks(np.asarray(pmf))]
+    given = as_prediction(pmf, "pmf")
+    if given.ndim != 2:
+        raise ValueError(f"pmf must have shape (n, n_atoms): got {given.shape}.")
+    blocks = [block / block.sum(axis=1, keepdims=True) for _, block in checked_blocks(given)]
     table = np.concatenate(blocks)
     if metric == "ks":
         table = np.cumsum(table, axis=1)[:, : max(1, table.shape[1] - 1)]

@@ -28,7 +28,7 @@ def check_bounded(metric: Metric, predictions: Any = None) -> Metric:
     if isinstance(metric, str) and metric in BOUNDED:
         return metric
     asked = getattr(getattr(predictions, "postprocessor_", predictions), "step_", None)
-    if metric == Thresholds.name and asked is not None:
+    if isinstance(metric, str) and metric == Thresholds.name and asked is not None:
         metric = asked.parity
     if isinstance(metric, Thresholds):
         if metric.quantiles and metric.quantile_values is None:

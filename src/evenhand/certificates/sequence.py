@@ -9,6 +9,7 @@ import numpy as np
 
 from evenhand._utils.labels import label_text, read_groups
 from evenhand._utils.markup import cell, html_block
+from evenhand._utils.scalars import check_share
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import check_epsilon
 from evenhand.certificates.bounds import upper_bounds
@@ -138,8 +139,7 @@ def certify_sequence(
     >>> found.chosen, found.n_tested, found.upper.max(axis=1).round(3)
     (2, 4, array([0.03 , 0.042, 0.059, 0.083]))
     """
-    if not 0.0 < delta < 1.0:
-        raise ValueError(f"delta must lie strictly between 0 and 1: got {delta!r}.")
+    delta = check_share(delta, "delta", 0.05)
     remaining = iter(candidates)
     first = next(remaining, None)
     if first is None:

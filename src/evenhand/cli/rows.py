@@ -10,7 +10,7 @@ import pyarrow as pa
 from sklearn.model_selection import train_test_split
 
 from evenhand._utils.labels import OTHER
-from evenhand._utils.text import plain
+from evenhand._utils.text import plain, text_array
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand.cli.errors import DataError, UsageError
 from evenhand.estimators.groups import look_like_a_number, numbers_text
@@ -171,7 +171,7 @@ def read_rows(
         ids = np.fromiter(as_ids(table, parts.id), dtype=object)
     found = LabelledRows(make_features(table, kinds), target, groups, weights, ids).take(rows)
     if found.y is not None and found.y.dtype == object:  # text, and none of it is missing now
-        found = replace(found, y=found.y.astype(str))
+        found = replace(found, y=text_array(found.y))
     return found, notes
 
 
@@ -244,6 +244,6 @@ def split(rows: LabelledRows, held_out: float) -> tuple[LabelledRows, LabelledRo
         return rows, None
     grouped = rows.groups.notna().all(axis=1).to_numpy()
     known = np.flatnonzero(grouped)
-    codes = pool_rare(np.unique(rows.labels[known].astype(str), return_inverse=True)[1], 2)
+    codes = pool_rare(np.unique(text_array(rows.labels[known]), return_inverse=True)[1], 2)
     fit, test = train_test_split(known, test_size=held_out, stratify=codes, random_state=SPLIT_SEED)
     return rows.take(np.sort(np.append(fit, np.flatnonzero(~grouped)))), rows.take(np.sort(test))

@@ -12,6 +12,7 @@ import numpy as np
 from evenhand._utils.typing import FloatArray
 from evenhand.dual.grid import Grid
 
+NEAREST = 1e-150  # half of the range of the atoms: its square is more than zero in a float
 FARTHEST = 1e150  # between scores and atoms: its square, and sums of that, are finite in a float
 
 
@@ -54,13 +55,18 @@ def cost_matrix(model: CostModel, rows: RowCosts) -> FloatArray:
 
 
 def clip_within_reach(grid: Grid, scores: FloatArray) -> FloatArray:
-    """Scores within the bounds, refused where squares of what is between them and the atoms would overflow.
+    """Scores within the bounds, refused where squares of what is between them and the atoms are no numbers.
 
     >>> from evenhand.dual.grid import uniform_grid
     >>> clip_within_reach(uniform_grid(0.0, 10.0, 3), np.array([5.0, 1e300]))
     array([ 5., 10.])
     """
     clipped, half_width = grid.clip(scores), grid.half_width
+    if half_width < NEAREST:
+        raise ValueError(
+            f"scores or atoms span {2 * half_width:g}, and squares of such numbers are zero in a float. "
+            "Multiply scores, atoms and bounds by a constant."
+        )
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         away = float(np.abs(clipped - grid.centre).max(initial=0.0))
         farthest = max(half_width, away, float(np.divide(away, half_width)))

@@ -222,7 +222,11 @@ class Custom(Cost):
 
     def table(self, scores: FloatArray, atoms: FloatArray) -> FloatArray:
         """Costs in the user's units, (n_rows, n_atoms)."""
-        return _check_table(self.function(scores, atoms), scores, atoms)
+        try:
+            costs = self.function(scores, atoms)
+        except Exception as error:
+            raise ValueError(f"cost(scores, atoms) failed: {type(error).__name__}: {error}") from error
+        return _check_table(costs, scores, atoms)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

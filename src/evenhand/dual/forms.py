@@ -72,7 +72,8 @@ class Projected:
         """`|G| |max(w, step * g)|`, since the gap is `<w, g> = <G, max(w, step * g)>`."""
         mapped = self.gradient_map(problem, point, violation, step)
         moving = mapped != 0.0  # the others add nothing to the product
-        reach = np.maximum(point, step * projected.projected_gradient(problem, violation))[moving]
+        slopes = projected.projected_gradient(problem, violation)[moving]
+        reach = np.maximum(point[moving], step * slopes)
         return float(np.linalg.norm(mapped) * np.linalg.norm(reach))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from evenhand._utils.scalars import as_number, is_whole
 from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import as_floats
@@ -20,6 +21,9 @@ NARROWEST = 1e-12  # half of the width of an automatic range, over its centre
 MARGIN = 0.02  # of the range of the scores, on each side of automatic bounds
 TAIL = 0.01  # share of the rows on each side that may be cut
 FENCE = 100.0  # widths of the rest beyond which a tail is cut: the rest would share two of 201 atoms
+BYTES_PER_PAIR = 40  # of two atoms: five tables of numbers between all atoms are made at a time
+MOST_BYTES = 4 << 30  # of these: some 10 000 atoms
+LEAST_BETA, MOST_BETA = 1e-6, 1e15  # beyond these nothing changes but the digits that are lost
 FEWEST_TO_CUT = 20  # rows: of fewer, none can be told to be an outlier
 LOWEST_PAPER_BETA = 1.0  # sqrt(n) log2(sqrt(n)) is zero for one row
 # Smoothing adds 1 / (8 beta) times the squared range of the atoms to the risk, on average: at 10 000 a
@@ -255,10 +259,16 @@ def check_beta(beta: Any, automatic: float, n_rows: int) -> float:
     """A positive finite number: `automatic` for "auto", that of as many rows for "paper"."""
     if isinstance(beta, str) and beta in ("auto", "paper"):
         return automatic if beta == "auto" else paper_beta(n_rows)
-    checked = None if isinstance(beta, str | bool) else as_floats(beta, "beta")
-    if checked is None or checked.ndim != 0 or not 0 < float(checked) < math.inf:
-        raise ValueError(f'beta must be "auto", "paper", "cv" or a positive number: got {beta!r}.')
-    return float(checked)
+    what = '"auto", "paper", "cv" or a positive number'
+    number = as_number(beta, "beta", what)
+    if number <= 0.0:
+        raise ValueError(f"beta must be {what}: got {beta!r}.")
+    if not LEAST_BETA <= number <= MOST_BETA:
+        raise ValueError(
+            f"beta must be {what} from {LEAST_BETA:g} to {MOST_BETA:g}: got {beta!r}. Lower ones draw from "
+            "all atoms alike, and higher ones from the best alone."
+        )
+    return number
 
 
 def _number_of_atoms(atoms: Any, n_rows: int) -> int | None:
@@ -267,9 +277,10 @@ def _number_of_atoms(atoms: Any, n_rows: int) -> int | None:
         if atoms != "auto":
             raise ValueError(f'atoms must be "auto", "cv", a number of atoms, or the atoms: got {atoms!r}.')
         return automatic_n_atoms(n_rows)
-    if isinstance(atoms, Integral):
-        if atoms < 2 or isinstance(atoms, bool):
+    if is_whole(atoms):
+        if atoms < 2:
             raise ValueError(f"atoms must be at least 2: got {atoms}.")
+        _require_memory(int(atoms))
         return int(atoms)
     return None
 
@@ -280,13 +291,26 @@ def _check_atoms(atoms: Any) -> FloatArray:
         raise ValueError(f"atoms needs at least two values in one dimension: got shape {checked.shape}.")
     if not np.isfinite(checked).all():
         raise ValueError("atoms must be finite.")
-    steps = np.diff(checked)
+    _require_memory(len(checked))
+    with np.errstate(over="ignore"):  # atoms so far apart are refused where the scores are known
+        steps = np.diff(checked)
     if steps.min() < 0:
         raise ValueError("atoms must be sorted in increasing order: pass np.unique(atoms).")
     if steps.min() == 0:
         repeated = checked[int(np.argmin(steps))]
         raise ValueError(f"atoms must differ: {repeated:g} is there twice. Pass np.unique(atoms).")
     return checked.copy()
+
+
+def _require_memory(n_atoms: int) -> None:
+    """Refuse more atoms than a fit has the memory for."""
+    needed, most = BYTES_PER_PAIR * n_atoms**2, math.isqrt(MOST_BYTES // BYTES_PER_PAIR)
+    if n_atoms > most:
+        raise ValueError(
+            f"{n_atoms} atoms are too many: tables between all of them would take about "
+            f'{needed / 2**30:.3g} GiB. Leave atoms at "auto", or ask for {most} '
+            "at most; a few hundred cost hardly any risk."
+        )
 
 
 def _check_bounds(bounds: Any) -> tuple[float, float] | None:

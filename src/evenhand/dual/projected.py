@@ -10,6 +10,8 @@ from evenhand._utils.typing import FloatArray
 from evenhand.dual.parity import matrix
 from evenhand.dual.problem import DualProblem
 
+LEAST_SMOOTHNESS = 1e-100  # no row tells the groups apart: any step will do that can be multiplied
+
 
 def split(multipliers: FloatArray) -> FloatArray:
     """The smallest `(Lambda, V) >= 0` with `Lambda - V = Phi`."""
@@ -59,4 +61,4 @@ def smoothness(problem: DualProblem, spread: float | None = None) -> float:
     largest = (columns**2).sum(axis=0).max()
     spread = imbalance_spread(problem) if spread is None else spread
     bound = 2.0 * problem.temperature * spread * float(min(radius, largest))
-    return max(bound, np.finfo(float).tiny)  # no row tells the groups apart: any step will do
+    return max(bound, LEAST_SMOOTHNESS)

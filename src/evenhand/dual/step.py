@@ -27,6 +27,8 @@ from evenhand.dual.problem import DualProblem
 from evenhand.dual.rows import DualRows, MemoryRows
 from evenhand.exceptions import NothingAskedWarning
 
+LOOSEST = 1e150  # of a tolerance on the normalised scale: it asks for nothing, and can be multiplied
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParityStep(Stored):
@@ -76,8 +78,9 @@ class ParityStep(Stored):
 
     @property
     def slack(self) -> FloatArray:
-        """Epsilon on the normalised scale, (n_groups,)."""
-        return self.epsilon / self.unit
+        """Epsilon on the normalised scale, (n_groups,), and no more than `LOOSEST`."""
+        with np.errstate(over="ignore"):
+            return np.minimum(self.epsilon / self.unit, LOOSEST)
 
     @property
     def cost_unit(self) -> float:

@@ -9,11 +9,12 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
+from evenhand._utils.missing import without_mask
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels
 from evenhand.calibration import JOINT
 from evenhand.estimators.cells import Cells
-from evenhand.estimators.checking import require_same_order, stand_in_rows
+from evenhand.estimators.checking import require_same_order, require_within_reach, stand_in_rows
 from evenhand.estimators.draws import RandomState, choose_uniforms, uniforms_from_table
 from evenhand.estimators.fitted import FittedEstimator
 from evenhand.estimators.group_model import restore_models
@@ -148,7 +149,7 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
         ids : array of shape (n_rows,), default=None
             Who each row is: the draw is then a hash of the id alone, and also survives new models.
         """
-        (X,) = indexable(X)
+        (X,) = indexable(without_mask(X))
         scores, group_proba = self.predict_scores(X, sensitive_features=sensitive_features)
         key = self.postprocessor_.draw_key_
         uniforms = choose_uniforms(len(scores), key, random_state, ids, lambda: uniforms_from_table(X, key))
@@ -193,7 +194,7 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
         ((500,), (500, 2))
         """
         check_is_fitted(self, "postprocessor_")
-        (X,) = indexable(X)
+        (X,) = indexable(without_mask(X))
         require_table(X)
         validate_data(self, X, reset=False, skip_check_array=True)
         cells, known = self.cells_, None
@@ -238,7 +239,7 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
 
     def _set_aside(self, learned: Learned, X: Any, y: Any, sensitive_features: Any) -> ScoredRows:
         """Rows to prove with, as the models score them."""
-        (X,) = indexable(X)
+        (X,) = indexable(without_mask(X))
         require_table(X)
         cells, name = learned.cells, "sensitive_features_calibration"
         groups = encode_attributes(sensitive_features, _num_samples(X), cells, name, partial=True)
@@ -261,6 +262,7 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
         n_rows = len(data.y) if X_unlabeled is None else _num_samples(X_unlabeled)
         step = self._postprocessor(cells)
         step._check_settings(stand_in_rows(data, cells.labels(), cells.strata()), n_rows, stacklevel=4)
+        require_within_reach(data)
 
     def _postprocessor(self, cells: Cells) -> ParityPostprocessor:
         """The post-processor with this model's parameters, unfitted but for a warm start."""

@@ -11,9 +11,11 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import _num_samples
 
 from evenhand._utils.labels import Groups
+from evenhand._utils.missing import without_mask
 from evenhand._utils.text import some_of
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import Rows
+from evenhand.dual.cost_terms import FARTHEST
 from evenhand.dual.grid import range_without_outliers
 from evenhand.estimators.cells import Cells
 from evenhand.estimators.draws import key_from, uniforms_from_table
@@ -65,6 +67,16 @@ def stand_in_rows(data: Labelled, groups: Sequence[Hashable], strata: Any) -> Ro
     else:
         scores = np.full((len(some), len(data.classes)), 1.0 / len(data.classes))
     return Rows(scores, np.full((len(scores), len(groups)), 1.0 / len(groups)), tuple(groups), None, strata)
+
+
+def require_within_reach(data: Labelled) -> None:
+    """Refuse outcomes whose squares are no numbers: every model would fail on them in its own way."""
+    if data.classes is None and np.abs(data.y).max(initial=0.0) > FARTHEST:
+        far = int(np.abs(data.y).argmax())
+        raise ValueError(
+            f"y has values of {data.y[far]:g} (row {far}), and squares of such numbers are too large for a "
+            "float. Leave these rows out, or divide y by a constant."
+        )
 
 
 def require_same_order(X: Any, labels: Any, name: str) -> None:
@@ -125,7 +137,7 @@ def check_sensitive_data(
             "sensitive_data must be a pair (X_other, groups), features and groups of the same people: got "
             f"{type(sensitive_data).__name__}."
         )
-    (other,) = indexable(sensitive_data[0])
+    (other,) = indexable(without_mask(sensitive_data[0]))
     require_table(other)
     require_same_features(X, other, "The table of sensitive_data", in_order=True)
     return other, sensitive_data[1]

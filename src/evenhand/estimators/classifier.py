@@ -9,6 +9,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_or_1d
 
+from evenhand._utils.missing import without_mask
+from evenhand._utils.text import is_wide_text
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels, check_scores
 from evenhand.dual.costs import check_cost_matrix
@@ -249,7 +251,13 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
     def _check_target(self, y: Any) -> AnyArray:
         if y is None:
             raise ValueError("ParityClassifier requires y to be passed, but the target y is None.")
-        target: AnyArray = column_or_1d(np.asarray(y), warn=True)
+        given = without_mask(y)
+        # Text of a list stays what it is where it is long: at a fixed width it would fill the memory.
+        try:
+            array = np.array(given, dtype=object) if is_wide_text(given) else np.asarray(given)
+        except ValueError as error:  # rows of several lengths
+            raise ValueError(f"y cannot be read as one label for each row: {error}") from error
+        target: AnyArray = column_or_1d(array, warn=True)
         assert_all_finite(target, input_name="y")
         check_classification_targets(target)
         return target

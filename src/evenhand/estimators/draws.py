@@ -5,7 +5,6 @@ work out, or shop for, the draw of a row: pass your own integer `random_state` a
 """
 
 from collections.abc import Callable, Iterable
-from numbers import Integral
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -15,6 +14,8 @@ from numpy.typing import NDArray
 
 from evenhand._kernels.chunks import run_chunks
 from evenhand._kernels.hashing import siphash_cells_into, siphash_into, siphash_sparse_into
+from evenhand._utils.missing import without_mask
+from evenhand._utils.scalars import is_whole
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.estimators.features import DenseTable, read_table
 
@@ -38,7 +39,7 @@ def key_from(random_state: RandomState) -> HashArray:
     """
     if random_state is None:
         return np.frombuffer(DEFAULT_KEY, "<u8").astype(np.uint64)
-    if isinstance(random_state, Integral):
+    if is_whole(random_state):
         words = np.random.SeedSequence(_check_seed(random_state)).generate_state(2, np.uint64)
         return words.astype(np.uint64)
     if isinstance(random_state, np.random.Generator):
@@ -129,7 +130,7 @@ def uniforms_from_ids(ids: Any, key: HashArray) -> FloatArray:
 
 def uniforms_from_generator(n_rows: int, random_state: RandomState) -> FloatArray:
     """Fresh uniform numbers in (0, 1), shape (n_rows,)."""
-    if isinstance(random_state, Integral):
+    if is_whole(random_state):
         random_state = np.random.default_rng(_check_seed(random_state))
     if isinstance(random_state, np.random.Generator):
         return _to_uniforms(random_state.integers(0, 2**64, size=n_rows, dtype=np.uint64))
@@ -212,7 +213,7 @@ def _id_values(ids: Any) -> AnyArray:
     if isinstance(native, nw.DataFrame) or getattr(ids, "ndim", 1) != 1:
         raise ValueError("ids must be one-dimensional: pass one column, or join several into text.")
     if isinstance(ids, np.ndarray):
-        return ids
+        return np.asarray(without_mask(ids))
     # a list goes element by element: NumPy would turn [1, "a"] into two strings
     return np.fromiter(ids, dtype=object)
 
@@ -238,7 +239,7 @@ def _as_int64(values: AnyArray) -> NDArray[np.int64] | None:
     kind = values.dtype.kind
     if kind in "ib" or (kind == "u" and (values.dtype.itemsize < 8 or np.all(values < 2**63))):
         return values.astype(np.int64)
-    if kind == "f" and np.all((values == np.floor(values)) & (np.abs(values) < 2.0**63)):
+    if kind == "f" and np.all((values == np.floor(values)) & (np.abs(values.astype(np.float64)) < 2.0**63)):
         return values.astype(np.int64)
     return None
 

@@ -58,13 +58,16 @@ MOST_TIMES = 100.0  # as many rows are worth a word; with more, it is the models
 
 def is_for_new_people(confidence: object, *, knows_groups: bool) -> bool:
     """Whether epsilon is a promise to new people; refuses a confidence that is none."""
-    if confidence is None or confidence == AUTO:
-        return confidence == AUTO and knows_groups
-    is_share = isinstance(confidence, float | np.floating) and 0.0 < confidence < 1.0
-    if confidence != AVERAGE and not is_share:
+    if confidence is None or isinstance(confidence, str):
+        known = confidence in (None, AUTO, AVERAGE)
+    else:
+        known = isinstance(confidence, float | np.floating) and bool(0.0 < confidence < 1.0)
+    if not known:
         raise ValueError(
             f'confidence must be "auto", "average", a number between 0 and 1, or None: got {confidence!r}.'
         )
+    if confidence is None or confidence == AUTO:
+        return confidence == AUTO and knows_groups
     if not knows_groups:
         raise ValueError(
             f"confidence={confidence!r} is about the true groups: pass sensitive_features to fit, or "
@@ -192,8 +195,8 @@ class Judge:
 
     def _ratios(self, found: Judgement, confidence: float | None) -> FloatArray:
         """What is promised, in epsilons."""
-        epsilon = self.step.epsilon
-        return found.promised(confidence) / np.where(epsilon > 0, epsilon, np.finfo(float).tiny)
+        with np.errstate(over="ignore"):  # of an epsilon next to nothing, infinitely many
+            return found.promised(confidence) / np.maximum(self.step.epsilon, np.finfo(float).tiny)
 
     def measure(self, share: FloatArray) -> Judgement:
         """What `share` times epsilon, asked for on the rows of the step, comes to on held-out ones."""

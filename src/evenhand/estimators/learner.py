@@ -12,9 +12,11 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import _num_samples, check_consistent_length
 
 from evenhand._utils.labels import UNKNOWN, Groups
+from evenhand._utils.missing import without_mask
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels, Rows, as_floats, check_weights, require_mass
 from evenhand._utils.warn import warn_user
+from evenhand._utils.weights import within_floats
 from evenhand.calibration import JOINT, CalibrationDiagnosis
 from evenhand.estimators.cells import CRITERIA, Cells
 from evenhand.estimators.checking import (
@@ -321,7 +323,7 @@ class Learner(ABC):
     ) -> tuple[LearningRows, Cells]:
         """Rows with outcomes and rows with groups, and their folds; those of weight zero are left out."""
         check_small_groups(self.small_groups)
-        (X,) = indexable(X)
+        (X,) = indexable(without_mask(X))
         require_table(X)
         if sensitive_data is not None:
             criterion = getattr(self, "criterion", CRITERIA[0])
@@ -335,6 +337,7 @@ class Learner(ABC):
         used = np.ones(len(target), bool)
         if weights is not None:
             used = check_weights(weights, len(target)) > 0
+            weights = within_floats(weights)
         columns, attributes = {}, []
         if sensitive_data is None:
             require_same_order(X, sensitive_features, "sensitive_features")

@@ -23,7 +23,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from evenhand._utils.labels import Groups
 from evenhand._utils.progress import report_progress
-from evenhand._utils.text import some_of
+from evenhand._utils.text import is_wide_text, some_of
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import Labels
 from evenhand.estimators.draws import RandomState, key_from
@@ -206,7 +206,7 @@ def require_known_groups(classifier: Any, groups: Labels) -> list[Hashable]:
 
 def class_codes(target: AnyArray, classes: Labels) -> IntArray:
     """Position of each row's outcome among the classes, which are sorted, (n_rows,)."""
-    known = np.array(classes)
+    known = np.array(classes, dtype=object) if is_wide_text(classes) else np.array(classes)
     if target.dtype.kind == known.dtype.kind and known.dtype.kind in "biufU":
         places = np.searchsorted(known, target)
         if np.array_equal(known[np.minimum(places, len(known) - 1)], target):
@@ -361,7 +361,12 @@ def out_of_fold(
 
 def require_table(X: Any) -> None:
     """Refuse what is not a table, in the words that scikit-learn's users know."""
-    shape = getattr(X, "shape", None) or np.shape(X)
+    if isinstance(X, memoryview):
+        raise ValueError("X must be an array, a frame, a sparse matrix or a list of rows: got a memoryview.")
+    try:
+        shape = getattr(X, "shape", None) or np.shape(X)
+    except ValueError as error:  # rows of several lengths
+        raise ValueError(f"X cannot be read as a table: {error}") from error
     if len(shape) != 2:
         raise ValueError(
             f"X must have shape (n_rows, n_features): got {tuple(shape)}. Reshape your data: "

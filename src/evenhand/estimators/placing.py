@@ -3,11 +3,15 @@
 Nothing here imports torch before a tensor or a device is given.
 """
 
+from dataclasses import replace
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from evenhand._utils.tensor_rows import TensorRows
 from evenhand._utils.tensors import import_torch
 from evenhand._utils.validation import Rows
+from evenhand.dual.cost_terms import FARTHEST
 from evenhand.dual.costs import Cost
 from evenhand.dual.grid import Grid
 from evenhand.dual.notion import ParityNotion
@@ -87,3 +91,11 @@ def policy_of(policy: SoftmaxPolicy, rows: TensorRows) -> Any:
     from evenhand.dual.torch_policy import TensorPolicy
 
     return TensorPolicy(policy, rows)
+
+
+def within_floats(rows: StepRows, grid: Grid) -> StepRows:
+    """The rows with scores no farther from the atoms than can be squared, for measures that do not clip."""
+    if not isinstance(rows, Rows) or rows.scores.ndim > 1 or np.abs(rows.scores).max() <= FARTHEST:
+        return rows
+    scores = np.clip(rows.scores, grid.centre - FARTHEST, grid.centre + FARTHEST)
+    return replace(rows, scores=scores)

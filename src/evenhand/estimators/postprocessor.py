@@ -50,6 +50,7 @@ from evenhand.estimators.placing import (
     parity_of,
     problem_of,
     stays_on_device,
+    within_floats,
 )
 from evenhand.estimators.price import measure_price, warn_of_price
 from evenhand.estimators.proving import prove_tolerance
@@ -309,7 +310,7 @@ class ParityPostprocessor(PartialFit):
         problem = problem_of(step, rows, self.device if device is None else device)
         result = run_and_warn(solver, problem, self._start(problem, rows), callback)
         others = {"n_clipped_": n_clipped, "draw_key_": key, "epsilon_": asked, **selected}
-        others["price_"] = measure_price(step, result.multipliers, rows)
+        others["price_"] = measure_price(step, result.multipliers, within_floats(rows, step.grid))
         self._install_fit(step, problem, result, rows.groups, promise, **others)
         if isinstance(rows, Rows):
             self.certificate_ = with_floor(self.certificate_, self.policy_, rows)

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, column_or_1d
 
+from evenhand._utils.missing import without_mask
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand._utils.validation import Labels, check_levels, check_scores
 from evenhand.dual.costs import make_cost
@@ -211,7 +212,7 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
     def _check_target(self, y: Any) -> AnyArray:
         if y is None:
             raise ValueError("ParityRegressor requires y to be passed, but the target y is None.")
-        checked = check_array(y, ensure_2d=False, dtype="numeric", input_name="y")
+        checked = check_array(without_mask(y), ensure_2d=False, dtype="numeric", input_name="y")
         target: FloatArray = column_or_1d(checked, warn=True).astype(np.float64)
         return target
 

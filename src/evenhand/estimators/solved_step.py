@@ -8,10 +8,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from evenhand._utils.labels import label_array
 from evenhand._utils.stored import Stored, is_finite
 from evenhand._utils.tensors import is_tensor
 from evenhand._utils.typing import AnyArray, FloatArray
-from evenhand._utils.validation import Labels, Rows, check_levels, check_rows_of, label_array
+from evenhand._utils.validation import Labels, Rows, check_levels, check_rows_of
 from evenhand.certificates import Certificate
 from evenhand.dual.parity import ParityNotion
 from evenhand.dual.policy import SoftmaxPolicy
@@ -161,7 +162,8 @@ class SolvedStep(TellsPromise, Stored, BaseEstimator, ABC):  # type: ignore[misc
         rows = self._rows(scores, group_proba)
         scaled, key = rows.scores, self.draw_key_
         if scaled.ndim == 1:
-            scaled = self.policy_.grid.scale(scaled)
+            with np.errstate(over="ignore"):  # scores beyond all bounds are in one cell
+                scaled = self.policy_.grid.scale(scaled)
         uniforms = choose_uniforms(
             len(scaled), key, random_state, ids, lambda: uniforms_from_rows(scaled, rows.group_proba, key)
         )

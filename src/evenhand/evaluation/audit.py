@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Hashable
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,12 +11,13 @@ from numpy.typing import ArrayLike
 
 from evenhand._utils.frames import make_frame
 from evenhand._utils.labels import label_text, read_groups
+from evenhand._utils.scalars import make_generator
 from evenhand._utils.typing import FloatArray
 from evenhand.evaluation.audited import INTERVAL, Audited, Columns, audit_part, possible_columns
 from evenhand.metrics._inputs import as_weights
 from evenhand.metrics.attributes import Attribute, read_attributes
 from evenhand.metrics.distances import Metric, find_distance
-from evenhand.metrics.intervals import Intervals, check_level
+from evenhand.metrics.intervals import Intervals, check_draws
 from evenhand.metrics.losses import Loss, constant_risk
 from evenhand.metrics.membership import Membership
 from evenhand.metrics.pairs import Pair, checked_masses, farthest_pairs
@@ -302,7 +304,8 @@ def audit(
     KS for group B is 0.131, 95 % interval [0.0517, 0.217]; a perfectly equal model would show about
     0.0305 at this size: an imbalance beyond what chance explains.
     """
-    check_level(level, n_boot)
+    check_draws(n_boot, level)
+    draws = make_generator(random_state)
     own = Audited.read("predictions", predictions, y, atoms, loss, parity=parity)
     n_rows = own.given.n_rows
     weights = as_weights(sample_weight, n_rows)
@@ -316,7 +319,7 @@ def audit(
         members = members.within(read_groups(given, n_rows, "given").take(known))
     columns: Columns = {}
     for groups, rows, part in members.parts():
-        rng = np.random.default_rng(random_state)  # the same draws in every stratum
+        rng = deepcopy(draws)  # the same draws in every stratum
         found, of_part = audit_part(own.part(rows), part, level, n_boot, rng)
         of_part |= possible_columns(own.part(rows), part, None if cells is None else cells[rows])
         if other is not None:

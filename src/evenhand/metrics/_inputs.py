@@ -7,11 +7,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand._utils.typing import AnyArray, FloatArray
-from evenhand._utils.validation import as_floats
+from evenhand._utils.validation import as_floats, to_numpy
+from evenhand._utils.weights import within_floats
 
 Blocks: TypeAlias = Iterator[tuple[slice, FloatArray]]  # rows, and the pmf of each, (n_some, n_atoms)
 
 BLOCK_ENTRIES = 1 << 20  # a pmf is read in blocks of about this many entries, so that no copy is large
+LARGEST = 1e75  # of a target, a prediction or an atom: a squared loss is a number, and so is its variance
 PMF_TOLERANCE = 1e-4  # on the sum of a row: room for float32
 
 
@@ -30,26 +32,49 @@ def checked(blocks: Iterable[tuple[slice, AnyArray]]) -> Blocks:
     """The same blocks of a pmf in float64, refused where their rows are not probabilities."""
     for rows, given in blocks:
         block = np.asarray(given, dtype=np.float64)
-        bad = ~(np.abs(block.sum(axis=1) - 1.0) <= PMF_TOLERANCE) | (block.min(axis=1) < -PMF_TOLERANCE)
+        with np.errstate(over="ignore", invalid="ignore"):  # of what are no probabilities
+            sums = block.sum(axis=1)
+        bad = ~(np.abs(sums - 1.0) <= PMF_TOLERANCE) | (block.min(axis=1) < -PMF_TOLERANCE)
         if bad.any():
             place = int(bad.argmax())
             raise ValueError(
                 "The rows of a pmf must be probabilities that sum to one: "
                 f"row {rows.start + place} has the sum "
-                f"{block[place].sum():.6g} and the minimum {block[place].min():.6g}."
+                f"{sums[place]:.6g} and the minimum {block[place].min():.6g}."
             )
         yield rows, block
 
 
 def as_prediction(pmf_or_values: ArrayLike, name: str = "pmf_or_values") -> AnyArray:
     """A pmf as it is, or values as finite floats."""
-    prediction = np.asarray(pmf_or_values)
+    prediction = as_array(pmf_or_values, name)
     if prediction.ndim not in (1, 2) or prediction.size == 0:
         raise ValueError(
             f"{name} must be a pmf of shape (n, n_atoms) or values of shape (n,), and not empty: got shape "
             f"{prediction.shape}."
         )
-    return prediction if prediction.ndim == 2 else as_vector(name, prediction)
+    return prediction if prediction.ndim == 2 else within_reach(name, as_vector(name, prediction))
+
+
+def within_reach(name: str, values: FloatArray) -> FloatArray:
+    """The same values, refused where their squares are no numbers."""
+    if np.abs(values).max(initial=0.0) > LARGEST:
+        raise ValueError(
+            f"{name} has values of {np.abs(values).max():g}, and squares of such numbers are too large for a "
+            "float: use other units."
+        )
+    return values
+
+
+def as_array(values: ArrayLike, name: str) -> AnyArray:
+    """Numbers as they were given, in whatever precision."""
+    array = to_numpy(values, name)[0]
+    return array if array.dtype.kind in "biuf" else as_floats(array, name)
+
+
+def count_rows(pmf_or_values: ArrayLike) -> int:
+    """Number of rows of predictions that were checked already."""
+    return len(to_numpy(pmf_or_values, "pmf_or_values")[0])
 
 
 def as_vector(name: str, values: ArrayLike, n_rows: int | None = None) -> FloatArray:
@@ -68,9 +93,9 @@ def as_weights(sample_weight: ArrayLike | None, n_rows: int) -> FloatArray | Non
     if sample_weight is None:
         return None
     weights = as_vector("sample_weight", sample_weight, n_rows)
-    if (weights < 0).any() or weights.sum() == 0:
+    if (weights < 0).any() or weights.max() == 0:
         raise ValueError("sample_weight must not be negative, and not zero in every row.")
-    return weights
+    return within_floats(weights)
 
 
 def needed_atoms(asking: str, atoms: ArrayLike | None, n_atoms: int) -> FloatArray:
@@ -85,6 +110,6 @@ def as_atoms(atoms: ArrayLike, n_atoms: int) -> FloatArray:
     grid = as_floats(atoms, "atoms")
     if grid.shape != (n_atoms,):
         raise ValueError(f"atoms needs one value per column: got shape {grid.shape} for {n_atoms} columns.")
-    if not (np.isfinite(grid).all() and (np.diff(grid) > 0).all()):
+    if not (np.isfinite(grid).all() and (grid[:-1] < grid[1:]).all()):
         raise ValueError("atoms must be finite and strictly increasing; sort them together with the columns.")
-    return grid
+    return within_reach("atoms", grid)

@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evenhand._utils.labels import label_array, read_groups
 from evenhand._utils.typing import AnyArray, IntArray
-from evenhand.metrics._inputs import as_weights, checked_blocks
+from evenhand._utils.validation import to_numpy
+from evenhand.metrics._inputs import as_prediction, as_weights, checked_blocks
 from evenhand.metrics.unfairness import unfairness
 
 
@@ -83,16 +85,17 @@ def decision_gaps(
 
 def _chances(decisions: ArrayLike, classes: ArrayLike | None) -> tuple[AnyArray, AnyArray | None]:
     """Chance of each class in each row, and the classes, where they are known."""
-    given = np.asarray(decisions)
+    given = to_numpy(decisions, "decisions")[0]
     if given.ndim == 2:
-        return given, None if classes is None else np.asarray(classes)
+        chances = as_prediction(given, "decisions")
+        return chances, None if classes is None else to_numpy(classes, "classes")[0]
     if given.ndim != 1 or len(given) == 0:
         raise ValueError(
             "decisions must be chances of shape (n, n_classes) or classes of shape (n,), and not empty: got "
             f"shape {given.shape}."
         )
-    labels, codes = np.unique(given, return_inverse=True)
-    return np.eye(len(labels))[codes], labels
+    found = read_groups(decisions, len(given), "decisions")
+    return np.eye(len(found.labels))[found.codes], label_array(found.labels)
 
 
 def _codes(y_true: ArrayLike, classes: AnyArray | None, shape: tuple[int, ...]) -> IntArray:
@@ -104,8 +107,11 @@ def _codes(y_true: ArrayLike, classes: AnyArray | None, shape: tuple[int, ...]) 
         raise ValueError(
             f"classes needs one label per column: got shape {classes.shape} for {n_classes} columns."
         )
-    target = np.asarray(y_true)
+    target = to_numpy(y_true, "y_true")[0]
     if target.shape != (n_rows,):
         raise ValueError(f"y_true needs one class per row: got shape {target.shape} for {n_rows} rows.")
-    place = {label: code for code, label in enumerate(classes.tolist())}
-    return np.array([place.get(label, -1) for label in target.tolist()])
+    try:
+        place = {label: code for code, label in enumerate(classes.tolist())}
+        return np.array([place.get(label, -1) for label in target.tolist()])
+    except TypeError as error:
+        raise ValueError(f"y_true and classes must hold labels, such as text or numbers: {error}.") from error

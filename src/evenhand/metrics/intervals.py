@@ -10,6 +10,7 @@ from scipy.special import betaincinv, erfc, stdtrit
 
 from evenhand._utils.frames import make_frame
 from evenhand._utils.labels import label_text
+from evenhand._utils.scalars import check_count, check_flag, check_share, check_word, make_generator
 from evenhand._utils.typing import FloatArray
 from evenhand.metrics._inputs import as_weights
 from evenhand.metrics.distances import Metric, find_distance, group_distances, pairs_of, settle_metric
@@ -20,6 +21,7 @@ from evenhand.metrics.resampling import MOST_POINTS, bootstrap_deviations, effec
 from evenhand.metrics.unfairness import check_metric, contrast_labels
 
 FEWEST_ROWS = 5  # on either side; a bootstrap of fewer knows nothing, and says so
+MOST_DRAWS = 1_000_000  # of a bootstrap: its error is then a thousandth of the spread, and it takes minutes
 SHARE_OF_ALPHA = 0.1  # what the group's share takes of the probability to fail
 
 
@@ -93,7 +95,10 @@ def unfairness_interval(
     {'a': [0.75, 0.44, 0.83], 'b': [0.25, 0.11, 0.34]}
     """
     check_metric(metric)
-    check_level(level, n_boot)
+    check_draws(n_boot, level)
+    check_word(method, "method", ("bootstrap", "dkw"))
+    check_flag(pairwise, "pairwise")
+    rng = make_generator(random_state)
     predictions, members, _ = read_rows(pmf_or_values, sensitive_features, atoms, sample_weight)
     check_metric(metric, predictions)
     groups = predictions.masses(members)
@@ -101,9 +106,6 @@ def unfairness_interval(
         if find_distance(metric).name != "ks":
             raise ValueError(f"method='dkw' is for metric='ks': got {metric!r}. Use method='bootstrap'.")
         return dkw_intervals(predictions, members, groups, level, pairwise)
-    if method != "bootstrap":
-        raise ValueError(f"method must be 'bootstrap' or 'dkw': got {method!r}.")
-    rng = np.random.default_rng(random_state)
     found = bootstrap_intervals(
         (metric,), predictions, members, groups, level=level, n_boot=n_boot, rng=rng, pairwise=pairwise
     )
@@ -134,7 +136,8 @@ def bootstrap_intervals(
         estimate = group_distances(groups, metric, pairwise)
         distance = find_distance(metric)
         radius = np.quantile(deviations[distance.name], level, axis=0, method="higher")
-        radius = radius * np.sqrt(size / np.maximum(size - 1.0, 1e-9))  # a sample varies too little
+        with np.errstate(invalid="ignore"):  # of a side without rows, which is told below
+            radius = radius * np.sqrt(size / np.maximum(size - 1.0, 1e-9))  # a sample varies too little
         radius[size < FEWEST_ROWS] = np.inf
         radius[size == 0.0] = 0.0  # one group is everybody
         worst = distance.largest(groups.points)
@@ -254,11 +257,15 @@ def mean_intervals(
     return Intervals(name, "student", level, members.labels, middle, low, middle + width)
 
 
-def check_level(level: float, n_boot: int | None = None) -> None:
+def check_level(level: float) -> None:
+    """Refuse a level that is none."""
+    check_share(level, "level", 0.95)
+
+
+def check_draws(n_boot: int, level: float) -> None:
     """Refuse a level that is none, or too few draws for it."""
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie between 0 and 1, such as 0.95: got {level!r}.")
-    if n_boot is not None and n_boot * (1.0 - level) < 1.0 - 1e-9:
+    check_level(level)
+    if check_count(n_boot, "n_boot", most=MOST_DRAWS) * (1.0 - level) < 1.0 - 1e-9:
         raise ValueError(
             f"n_boot={n_boot!r} draws have no quantile at level {level:g}: use at least "
             f"{int(np.ceil(1.0 / (1.0 - level) - 1e-9))}."

@@ -6,9 +6,18 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evenhand._utils.scalars import check_word
 from evenhand._utils.typing import AnyArray, FloatArray
+from evenhand._utils.validation import as_floats
 from evenhand.dual.costs import Squared
-from evenhand.metrics._inputs import as_prediction, as_vector, as_weights, checked_blocks, needed_atoms
+from evenhand.metrics._inputs import (
+    as_prediction,
+    as_vector,
+    as_weights,
+    checked_blocks,
+    needed_atoms,
+    within_reach,
+)
 
 MOST_TRIED = 256  # constants, where nothing is known of a loss
 
@@ -88,12 +97,12 @@ def constant_risk(
     >>> constant_risk([0.0, 2.0, 4.0]), constant_risk([0.0, 0.0, 1.0], loss="zero_one")
     (2.6666666666666665, 0.3333333333333333)
     """
-    target = as_vector("y_true", y_true)
+    target = within_reach("y_true", as_vector("y_true", y_true))
     weights = as_weights(sample_weight, len(target))
-    if loss == "squared":
+    if isinstance(loss, str) and loss == "squared":
         tried = np.array([np.average(target, weights=weights)])
     elif atoms is not None:
-        tried = np.asarray(atoms, dtype=np.float64)
+        tried = within_reach("atoms", as_vector("atoms", atoms))
     else:  # the best of most losses is a target itself
         tried = np.unique(target)
         if len(tried) > MOST_TRIED:
@@ -108,7 +117,7 @@ def row_losses(
 ) -> FloatArray:
     """Expected loss of each row, (n_rows,)."""
     prediction = as_prediction(pmf_or_values)
-    target = as_vector("y_true", y_true, len(prediction))
+    target = within_reach("y_true", as_vector("y_true", y_true, len(prediction)))
     function = _as_loss(loss)
     if prediction.ndim == 1:
         return _elementwise(function, target, prediction)
@@ -127,20 +136,26 @@ def row_losses(
 def _as_loss(loss: Loss) -> Callable[[FloatArray, FloatArray], AnyArray]:
     if callable(loss):
         return loss
-    if loss not in LOSSES:
-        raise ValueError(f"loss must be one of {', '.join(LOSSES)}, or a function: got {loss!r}.")
-    return LOSSES[loss]
+    return LOSSES[check_word(loss, "loss", LOSSES)]
 
 
 def _elementwise(
     function: Callable[[FloatArray, FloatArray], AnyArray], truth: FloatArray, values: FloatArray
 ) -> FloatArray:
-    losses = np.asarray(function(truth, values), dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
+        try:
+            given = function(truth, values)
+        except Exception as error:
+            raise ValueError(f"loss(y_true, values) failed: {type(error).__name__}: {error}") from error
+        losses = as_floats(given, "loss")
     if losses.shape != values.shape:
         raise ValueError(
             f"loss must return one number for each pair of its arguments: got shape {losses.shape} "
             f"for arguments of shape {values.shape}."
         )
     if not np.isfinite(losses).all():
-        raise ValueError("loss returned NaN or infinite numbers.")
+        raise ValueError(
+            "loss returned NaN or infinite numbers; are targets and predictions too large to be squared? "
+            "Use other units."
+        )
     return losses

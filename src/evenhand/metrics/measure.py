@@ -8,6 +8,7 @@ import numpy as np
 from evenhand._kernels.blas import one_blas_thread
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import Labels, Rows
+from evenhand.dual.cost_terms import FARTHEST
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.metrics._inputs import Blocks, block_slices
 from evenhand.metrics.distances import Metric, distances_between, find_distance, group_distances
@@ -95,7 +96,7 @@ class ScoredRows:
 
     def measure(self, policy: SoftmaxPolicy) -> Measures:
         """Measures of a policy; the risk is against the target, or against the scores where there is none."""
-        atoms, target = policy.grid.atoms, self._target()
+        atoms, target = policy.grid.atoms, self._target(policy)
         masses = np.zeros((len(self.members.labels) + 1, len(atoms)))
         losses = np.empty(len(self.scores))
         with one_blas_thread():  # its products are small, and more threads would fight those of the policy
@@ -110,10 +111,11 @@ class ScoredRows:
         Where scores are not means, of the atom that they make cheapest. Otherwise they are rounded to the
         nearest atom only for distances that would call values without ties as unfair as can be.
         """
-        atoms, target, exact = policy.grid.atoms, self._target(), {}
+        atoms, target, exact = policy.grid.atoms, self._target(policy), {}
         cost, places = policy.cost, policy.cost.cheapest(self.scores, atoms)
         if cost.scores_are_means:
-            losses, values = cost.paired(target, self.scores), self.scores
+            values = self._near_scores(policy)
+            losses = cost.paired(target, values)
             wanted = [metric for metric in metrics if not find_distance(metric).needs_ties]
             exact = value_distances(values, self.members, wanted)
         else:
@@ -126,7 +128,7 @@ class ScoredRows:
 
     def constant_risk(self, policy: SoftmaxPolicy) -> float:
         """Risk of the best prediction that is the same for everybody, against the target or the scores."""
-        target, cost, atoms = self._target(), policy.cost, policy.grid.atoms
+        target, cost, atoms = self._target(policy), policy.cost, policy.grid.atoms
         weights = np.ones(len(target)) if self.members.weights is None else self.members.weights
         if cost.scores_are_means:
             mean = np.full(len(target), np.average(target, weights=weights))
@@ -136,8 +138,14 @@ class ScoredRows:
             totals += weights[rows] @ cost.table(target[rows], atoms)
         return float(totals.min() / weights.sum())
 
-    def _target(self) -> FloatArray:
-        return self.scores if self.target is None else self.target
+    def _target(self, policy: SoftmaxPolicy) -> FloatArray:
+        return self._near_scores(policy) if self.target is None else self.target
+
+    def _near_scores(self, policy: SoftmaxPolicy) -> FloatArray:
+        """Scores, no farther from the atoms than can be squared."""
+        if self.scores.ndim > 1 or np.abs(self.scores).max(initial=0.0) <= FARTHEST:
+            return self.scores
+        return np.clip(self.scores, policy.grid.centre - FARTHEST, policy.grid.centre + FARTHEST)
 
     def _measures(
         self, masses: FloatArray, atoms: FloatArray, losses: FloatArray, values: FloatArray

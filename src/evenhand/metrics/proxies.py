@@ -23,6 +23,7 @@ from evenhand._utils.labels import label_text, read_groups
 from evenhand._utils.markup import cell, html_block
 from evenhand._utils.text import capital
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
+from evenhand.metrics._inputs import count_rows
 from evenhand.metrics.distances import METRICS, Metric, find_distance, group_distances
 from evenhand.metrics.masses import Predictions, read_rows
 from evenhand.metrics.membership import Membership
@@ -136,7 +137,7 @@ def unfairness_bounds(
         )
     cells = None
     if proxy is not None:
-        cells = read_groups(proxy, len(np.asarray(pmf_or_values)), "proxy").take(rows).codes
+        cells = read_groups(proxy, count_rows(pmf_or_values), "proxy").take(rows).codes
     return bound_distances((name,), predictions, members, cells)[name]
 
 
@@ -145,6 +146,7 @@ def bound_distances(
 ) -> dict[str, UnfairnessBounds]:
     """Bounds of several metrics; `cells` has the cell of each row, where the user says so."""
     assert members.shares is not None
+    masses = predictions.masses(members)  # first: it refuses a pmf that is none
     shares = members.shares[members.codes]
     weights = np.ones(members.n_rows) if members.weights is None else members.weights
     common = _distinct_cells(shares) if cells is None else cells
@@ -156,7 +158,6 @@ def bound_distances(
         n_cells.append(int(codes.max()) + 1)
         for metric in metrics:
             found[metric].append(laws.bounds(metric))
-    masses = predictions.masses(members)
     bounds = {}
     for metric, rows in found.items():
         least, most, sharp = (np.array(column) for column in zip(*rows, strict=True))

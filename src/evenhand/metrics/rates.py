@@ -11,6 +11,7 @@ from scipy.special import ndtri
 from evenhand._utils.frames import make_frame
 from evenhand._utils.labels import label_text
 from evenhand._utils.markup import html_block
+from evenhand._utils.scalars import as_number
 from evenhand._utils.text import some_words
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.metrics._inputs import as_weights
@@ -241,6 +242,8 @@ def selection_rates(
     interval has both sides of it.
     """
     check_level(level)
+    if not 0.0 <= as_number(min_share, "min_share") <= 1.0:
+        raise ValueError(f"min_share must lie between 0 and 1: got {min_share!r}.")
     chosen = read_selection(predictions, atoms, threshold, selected, sample_weight)
     n_rows = len(chosen.chances)
     before = None if baseline is None else chosen.same_of(baseline, atoms)

@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand._kernels.blas import one_blas_thread
+from evenhand._utils.scalars import as_number
 from evenhand._utils.typing import AnyArray, FloatArray
+from evenhand._utils.validation import to_numpy
 from evenhand.metrics._inputs import as_prediction, as_weights, block_slices, checked_blocks, needed_atoms
 
 
@@ -59,7 +61,7 @@ def read_selection(
         )
     if selected is not None:
         return _by_label(predictions, atoms, selected, checked)
-    if np.asarray(predictions).dtype.kind not in "biuf":
+    if to_numpy(predictions, "predictions")[0].dtype.kind not in "biuf":
         raise ValueError("Decisions in words need selected=, the label (or labels) that count as selected.")
     given = as_prediction(predictions, "predictions")
     if given.ndim == 2 and not checked:
@@ -74,7 +76,7 @@ def read_selection(
         threshold = _median(given, points, as_weights(sample_weight, len(given)))
         meaning = f"predictions above the median, {threshold:.4g}"
     else:
-        threshold = float(threshold)
+        threshold = as_number(threshold, "threshold")
         meaning = f"predictions above {threshold:.6g}"
     return Selection(_above(given, points, threshold), meaning, threshold, by_median=by_median)
 

@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand._utils.labels import read_groups
+from evenhand._utils.scalars import check_flag
 from evenhand._utils.typing import FloatArray
-from evenhand.metrics._inputs import as_vector, as_weights
+from evenhand.metrics._inputs import as_vector, as_weights, count_rows
 from evenhand.metrics.distances import (
     Metric,
     distances_between,
@@ -71,11 +72,12 @@ def unfairness(
     {('a', 'b'): 2.0}
     """
     check_metric(metric)
+    pairwise = check_flag(pairwise, "pairwise")
     predictions, members, rows = read_rows(pmf_or_values, sensitive_features, atoms, sample_weight)
     check_metric(metric, predictions)
     if given is None:
         return _distances(predictions, members, metric, pairwise)
-    strata = read_groups(given, len(np.asarray(pmf_or_values)), "given").take(rows)
+    strata = read_groups(given, count_rows(pmf_or_values), "given").take(rows)
     found: dict[Hashable, float] = {}
     for _, places, part in members.within(strata).parts():
         cells: dict[Any, float] = _distances(predictions.part(places), part, metric, pairwise)

@@ -9,10 +9,10 @@
 | `"sgd"`, `"acsa"`, `"acsa2"`, `"sgd3"`, `"sgd3+acsa"`, `"sgd3+acsa2"` | the paper's stochastic solvers |
 """
 
-import numbers
 from collections.abc import Callable
 from typing import Any
 
+from evenhand._utils.scalars import as_number, is_whole
 from evenhand.solvers.acsa import AcSa, AcSa2
 from evenhand.solvers.auto import Auto
 from evenhand.solvers.base import Callback, PlainState, Solver, run, run_and_warn
@@ -105,9 +105,9 @@ def make_solver(
     >>> make_solver("sgd3+acsa2", random_state=0).name
     'sgd3+acsa2'
     """
-    if not isinstance(tol, numbers.Real) or not 0.0 < tol < float("inf"):
+    if as_number(tol, "tol", "a positive number") <= 0.0:
         raise ValueError(f"tol must be a positive number: got {tol!r}.")
-    if max_iter is not None and (not isinstance(max_iter, numbers.Integral) or max_iter < 1):
+    if max_iter is not None and (not is_whole(max_iter) or max_iter < 1):
         raise ValueError(f"max_iter must be a positive integer or None: got {max_iter!r}.")
     if isinstance(solver, Solver):
         return solver

@@ -13,6 +13,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from evenhand._utils.scalars import as_number, check_count
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.dual.band import Band
 from evenhand.dual.coarse import Coarse
@@ -99,6 +100,16 @@ class Batch(Solver[BatchState]):
     curvature_work: int = 100_000_000  # steps of its innermost loop that a Hessian may cost
 
     name: ClassVar[str] = "batch"
+
+    def __post_init__(self) -> None:
+        """Refuse settings with which the ladder would have no end, or no rows."""
+        for name, least in (("max_iter", 1), ("first_rows", 1), ("row_growth", 2), ("curvature_rows", 1)):
+            check_count(getattr(self, name), name, least)
+        check_count(self.curvature_work, "curvature_work")
+        for name, above in (("tol", 0.0), ("first_temperature", 0.0), ("temperature_growth", 1.0)):
+            value = getattr(self, name)
+            if (name, value) != ("temperature_growth", None) and not as_number(value, name) > above:
+                raise ValueError(f"{name} must be more than {above:g}: got {value!r}.")
 
     def init(self, problem: DualProblem, start: FloatArray | None) -> BatchState:
         """Plan the stages; a warm start goes straight to the last one."""

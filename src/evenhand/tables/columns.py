@@ -60,7 +60,7 @@ def as_moments(table: pa.Table, name: str, first_row: int = 1) -> FloatArray:
         parsed = _parse_moments(drop_missing(column))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise _not_a("date", name, column, _parse_moments, first_row) from error
-    return np.asarray(pc.cast(parsed, pa.float64()).to_numpy(), dtype=np.float64) / PER_DAY
+    return np.asarray(pc.cast(parsed, pa.float64(), safe=False).to_numpy(), dtype=np.float64) / PER_DAY
 
 
 def as_texts(table: pa.Table, name: str, first_row: int = 1) -> AnyArray:
@@ -181,8 +181,11 @@ def _parse_moments(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _not_a(kind: str, name: str, column: pa.ChunkedArray, parse: Any, first_row: int) -> TableError:
     """The error for the first cell that is not of the kind."""
-    cells = drop_missing(column)
-    for row, cell in enumerate(cells.to_pylist(), first_row):
+    try:
+        cells = drop_missing(column).to_pylist()
+    except (OverflowError, ValueError):  # such as a duration that Python has no number for
+        cells = []
+    for row, cell in enumerate(cells, first_row):
         if cell is None:
             continue
         try:

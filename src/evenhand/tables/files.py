@@ -95,7 +95,11 @@ def open_dataset(dataset: ds.Dataset, columns: Sequence[str] | None, name: str =
                 f"{getattr(fragment, 'path', 'A part of the table')} has no column {', '.join(missing)}, "
                 "which the table has elsewhere. Move it away, or give it that column."
             )
-    return Source(lambda start: _read_dataset(dataset, wanted, start), int(dataset.count_rows()), name)
+    return Source(
+        lambda start: _explained_tables(_read_dataset(dataset, wanted, start), name, "a table"),
+        int(dataset.count_rows()),
+        name,
+    )
 
 
 def _open_typed(path: str, kind: str, columns: Sequence[str] | None) -> Source:
@@ -113,7 +117,7 @@ def _open_typed(path: str, kind: str, columns: Sequence[str] | None) -> Source:
     has_index = _MAGIC.get(content.read(6)) == kind  # which Arrow's format for streams has not
     tables = _read_arrow(content, has_index, columns, name)
     n_rows = int(fragment.count_rows()) if has_index else None
-    return Source(lambda start: skip_rows(tables, start), n_rows, name)
+    return Source(lambda start: _explained_tables(skip_rows(tables, start), name, kind), n_rows, name)
 
 
 def _read_arrow(
@@ -127,7 +131,13 @@ def _read_arrow(
     file.seek(0)
     reader = read(file, options=pa.ipc.IpcReadOptions(included_fields=fields))
     batches = map(reader.get_batch, range(reader.num_record_batches)) if has_index else reader
-    return (_select(pa.Table.from_batches([batch]), columns, name) for batch in batches)
+    return (_select(_validated(batch), columns, name) for batch in batches)
+
+
+def _validated(batch: pa.RecordBatch) -> pa.Table:
+    """A batch as a table, refused where its lengths, offsets or text are unsound: Arrow trusts them."""
+    batch.validate(full=True)
+    return pa.Table.from_batches([batch])
 
 
 def _read_dataset(dataset: ds.Dataset, columns: list[str], start: int) -> Iterator[pa.Table]:
@@ -265,6 +275,12 @@ def _opened(path: str) -> AbstractContextManager[BinaryIO]:
     return nullcontext(sys.stdin.buffer) if path == STANDARD else open(path, "rb")
 
 
+def _explained_tables(tables: Iterator[pa.Table], name: str, kind: str) -> Iterator[pa.Table]:
+    """The same tables; what fails while they are read is an error about the file."""
+    with _explained(name, kind):
+        yield from tables
+
+
 @contextmanager
 def _explained(name: str, kind: str) -> Iterator[None]:
     """Failures of the readers, as errors about the file."""
@@ -272,7 +288,9 @@ def _explained(name: str, kind: str) -> Iterator[None]:
         yield
     except UnicodeDecodeError as error:
         raise TableError(f"{name} is not UTF-8 text ({error.reason}): save it as UTF-8.") from error
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, gzip.BadGzipFile, EOFError) as error:
+    except (pa.ArrowException, gzip.BadGzipFile, EOFError, OSError) as error:
+        if getattr(error, "errno", None) is not None:  # the system's word: no such file, no room, no right
+            raise
         words = plain(error)
         if any(empty in words.lower() for empty in ("empty csv", "file is too small", "size is 0")):
             words = "it is empty"

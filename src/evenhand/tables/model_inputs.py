@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from evenhand._utils.frames import frame_from_arrow
 from evenhand._utils.typing import FloatArray, IntArray
-from evenhand._utils.validation import Labels, Rows, check_rows_of, check_strata, column_labels
+from evenhand._utils.validation import Labels, Rows, as_floats, check_rows_of, check_strata, column_labels
 from evenhand.dual.costs import make_cost
 from evenhand.estimators.base import ParityEstimator
 from evenhand.estimators.postprocessor import ParityPostprocessor
@@ -175,7 +175,7 @@ def read_weights(block: Chunk, name: str | None) -> FloatArray | None:
     """The weights of a block, nonnegative and not scaled."""
     if name is None:
         return None
-    weights = np.asarray(read_column(block, name), dtype=np.float64)
+    weights = as_floats(read_column(block, name), f"Column {name!r}")
     if not np.isfinite(weights).all() or weights.min(initial=0.0) < 0:
         raise ValueError(f"Column {name!r} holds weights: they must be finite and not negative.")
     return weights

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import typer
 
-from evenhand._utils.text import plain
+from evenhand._utils.text import plain, text_array
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.cli import options as opt
 from evenhand.cli.errors import DataError, ExitCode, NotReachedError, UsageError
@@ -140,7 +140,7 @@ def audit_columns(
     with terminal.working("Measuring"):
         found = measure(
             known[prediction],
-            rows.labels.astype(str),
+            text_array(rows.labels),
             y=known["y"],
             baseline=None if baseline is None else known[baseline],
             sample_weight=rows.weights,
@@ -153,8 +153,8 @@ def audit_columns(
 
 def _coded(columns: dict[str, Any]) -> dict[str, Any]:
     """Classes as numbers, the same in every column."""
-    texts = {name: values.astype(str) for name, values in columns.items() if values is not None}
-    labels = np.unique(np.concatenate(list(texts.values())))
+    texts = {name: text_array(values) for name, values in columns.items() if values is not None}
+    labels = np.unique(np.concatenate([np.unique(values) for values in texts.values()]))
     codes = {name: np.searchsorted(labels, values).astype(np.float64) for name, values in texts.items()}
     return {name: codes.get(name) for name in columns}
 

@@ -1,6 +1,5 @@
 """`partial_fit` of the post-processor."""
 
-import numbers
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -8,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from evenhand._utils.scalars import as_number
 from evenhand._utils.stored import is_count
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import Rows, check_epsilon, check_rows_of, check_strata, column_labels
@@ -310,8 +310,8 @@ def _summary(stream: Stream, settings: Settings) -> dict[str, Any]:
 def _check_half_life(half_life: float | None) -> float | None:
     if half_life is None:
         return None
-    if not isinstance(half_life, numbers.Real) or not BLOCK_ROWS <= float(half_life) < np.inf:
-        raise ValueError(
-            f"half_life must be a number of rows, at least {BLOCK_ROWS} (one block): got {half_life!r}."
-        )
-    return float(half_life)
+    what = f"a number of rows, at least {BLOCK_ROWS} (one block)"
+    number = as_number(half_life, "half_life", what)
+    if number < BLOCK_ROWS:
+        raise ValueError(f"half_life must be {what}: got {half_life!r}.")
+    return number

@@ -1,0 +1,1 @@
+"""Hostile input for the public functions, tables and files: `python -m fuzz --seconds 20`."""
