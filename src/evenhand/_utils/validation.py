@@ -278,7 +278,7 @@ def _as_float64(array: AnyArray, name: str) -> FloatArray:
         raise ValueError(f"{name} must hold numbers: got values of type {array.dtype}.")
     try:
         return np.ascontiguousarray(array, dtype=np.float64).reshape(array.shape)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must hold numbers, none of them missing: {error}") from error
 
 

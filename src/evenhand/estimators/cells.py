@@ -40,6 +40,8 @@ class Cells(Stored):
             isinstance(labels, tuple | None) for labels in optional
         ):
             yield "its labels are not listed"
+        elif not all(isinstance(label, Hashable) for labels in listed + optional for label in labels or ()):
+            yield "its labels are not labels"
         elif len(self.names) != len(self.groups) or not self.names:
             yield "it does not have groups for each attribute"
         elif self.outcomes is not None and not set(self.outcomes) <= set(self.classes or ()):

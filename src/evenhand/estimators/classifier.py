@@ -192,6 +192,8 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
             n_classes = int(atoms[-1]) + 1
             if not isinstance(classes, np.ndarray) or not classes.shape == atoms.shape == (n_classes,):
                 yield "its classes_ are not those of its atoms"
+            if self.cells_.classes is None or len(self.cells_.classes) != n_classes:
+                yield "its cells_ are not those of its classes"
             if not callable(getattr(self.estimator_, "predict_proba", None)):
                 yield "its estimator_ does not tell probabilities"
 

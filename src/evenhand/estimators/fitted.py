@@ -65,13 +65,17 @@ class FittedEstimator(TellsPromise, Stored, ABC):
             yield "its outcome_calibrator_ is not one"
         if not isinstance(getattr(self, "aware", False), bool | np.bool_):
             yield "its aware is neither yes nor no"
-        if not _can(self.estimator_, "predict"):
+        if isinstance(self.estimator_, list) or not _can(self.estimator_, "predict"):
             yield "its estimator_ does not predict"
+        if self.cells_.outcomes is not None and not hasattr(self, "classes_"):
+            yield "its cells_ have outcomes, and it has no classes"
         yield from self._group_model_faults()
 
     def _group_model_faults(self) -> Iterator[str]:
         """Models of the group and their maps: one of each, or a list with one for each attribute."""
         if self.sensitive_estimator_ is None:
+            if not getattr(self, "aware", False):
+                yield "it has no model of the group"
             return
         several = len(self.cells_.names) > 1
         for models in (self.sensitive_estimator_, self.calibrator_):

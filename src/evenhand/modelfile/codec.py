@@ -34,6 +34,7 @@ from evenhand.modelfile.foreign import dump_estimator, is_estimator
 Json: TypeAlias = Any
 
 MAX_DEPTH = 60
+MAX_BITS = 1000  # of an integer: more are no number to a float, and take long to write out
 _EXACT = 2**53  # integers beyond are not exact in every reader of JSON
 
 
@@ -146,6 +147,8 @@ class Decoder:
         """The value of `tree`; `where` is what messages call it."""
         if depth > MAX_DEPTH:
             raise ModelFileError(f"{where} is nested too deep.")
+        if isinstance(tree, int) and tree.bit_length() > MAX_BITS:
+            raise ModelFileError(f"{where} is an integer of {tree.bit_length()} bits.")
         if tree is None or isinstance(tree, bool | int | float | str):
             return tree
         if isinstance(tree, list):
@@ -299,8 +302,14 @@ def _from_text(read: Callable[[str], Any]) -> Callable[[Decoder, Json, str, int]
     return decode
 
 
+def _read_int(text: str) -> int:
+    if len(text) > MAX_BITS // 4:
+        raise ValueError("too many digits")
+    return int(text, 16)
+
+
 _DECODERS: dict[str, Callable[[Decoder, Json, str, int], Any]] = {
-    "int": _from_text(lambda text: int(text, 16)),
+    "int": _from_text(_read_int),
     "float": _from_text(lambda text: struct.unpack(">d", bytes.fromhex(text))[0]),
     "datetime": _from_text(datetime.fromisoformat),
     "date": _from_text(date.fromisoformat),

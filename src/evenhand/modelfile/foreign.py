@@ -3,9 +3,12 @@
 import io
 import json
 import re
+import warnings
 import zipfile
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
+
+import numpy as np
 
 from evenhand._utils.optional import import_optional
 from evenhand.modelfile.container import require_few_nodes
@@ -132,7 +135,13 @@ def _is_harmless(kind: str, schema: bytes) -> bool:
 def _guarded(name: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Any failure of skops on this member, as an error about the file."""
     try:
-        return call(*args, **kwargs)
+        with warnings.catch_warnings():
+            for loss in (
+                RuntimeWarning,
+                np.exceptions.ComplexWarning,
+            ):  # numbers that their array cannot hold
+                warnings.simplefilter("error", loss)
+            return call(*args, **kwargs)
     except Exception as error:  # hostile or foreign content fails in many ways
         raise ModelFileError(
             f"The file's {name} cannot be read ({type(error).__name__}: {error}). If the file is good, "

@@ -43,7 +43,7 @@ class Settings:
     @property
     def may_extend(self) -> bool:
         """Whether the grid follows the scores: not where atoms are classes, or the user placed it."""
-        placed = not isinstance(self.atoms, str) and np.ndim(self.atoms) > 0
+        placed = not isinstance(self.atoms, str) and np.iterable(self.atoms)
         return self.cost.n_classes is None and isinstance(self.bounds, str) and not placed
 
 
