@@ -126,7 +126,14 @@ def _told_kinds(columns: Any, names: list[Any]) -> dict[Any, str]:
     """Kinds as a user tells them, by a dict or by a frame with such columns."""
     if columns is None:
         return {}
-    told = dict(columns) if isinstance(columns, Mapping) else frame_kinds(columns)
+    if isinstance(columns, Mapping):
+        told = dict(columns)
+    elif hasattr(columns, "columns"):
+        told = frame_kinds(columns)
+    else:
+        raise TypeError(
+            f'columns is a dict such as {{"town": "{TEXT}"}}, or a data frame: got {type(columns).__name__}.'
+        )
     unknown = [name for name in told if name not in names]
     if unknown:
         raise ValueError(
