@@ -13,7 +13,7 @@ pytest.importorskip("onnxruntime", reason="make test-onnx has an environment wit
 import onnx
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.impute import KNNImputer
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
 from sklearn.svm import SVR
@@ -231,7 +231,7 @@ def test_rows_without_a_distribution_are_told_as_such_and_never_drawn(step, grap
 
 
 def test_a_class_is_not_decided_for_without_a_distribution(data, graphs):
-    judge = eh.ParityClassifier(cv=2).fit(
+    judge = eh.ParityClassifier(LogisticRegression(), LogisticRegression(), cv=2).fit(
         data.data, data.target > 0, sensitive_features=data.sensitive_features
     )
     for output in ("mode", "draw"):
