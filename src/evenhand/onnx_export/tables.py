@@ -29,9 +29,7 @@ class Table:
 
     graph: Graph
     matrix: str | None  # (n_rows, n_columns)
-    cells: tuple[
-        tuple[str, str], ...
-    ]  # kind and tensor, (n_rows, 1), of each column, where there is no matrix
+    cells: tuple[tuple[str, str], ...]  # kind and tensor, (n_rows, 1), of each column without a matrix
     names: tuple[Any, ...]  # of the columns; their numbers where they have none
 
     @property
