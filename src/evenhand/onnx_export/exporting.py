@@ -16,7 +16,7 @@ from evenhand._utils.version import __version__
 from evenhand._utils.warn import warn_user
 from evenhand.estimators.base import ParityEstimator
 from evenhand.estimators.postprocessor import ParityPostprocessor
-from evenhand.exceptions import StepAloneWarning
+from evenhand.exceptions import SinglePrecisionWarning, StepAloneWarning
 from evenhand.onnx_export.graph import OPSET, Graph, load_onnx
 from evenhand.onnx_export.hashing import hash_integers, hash_rows, hash_text, uniforms
 from evenhand.onnx_export.policy import Answers, StepRows, checked_rows, require_cost, scaled_scores
@@ -62,8 +62,9 @@ def export_onnx(
     Of a `ParityPostprocessor` the graph takes `scores` and `group_proba`. Of an estimator it takes raw
     columns: one input `X` where all of them are numbers, and one input for each column by its name where some
     hold text, in which empty text stands for a missing value. Where a model inside has no form in ONNX, the
-    parity step is written alone, with a `StepAloneWarning`. Answers are those of the model itself
-    (docs/onnx.md tells how near). The file appears whole or not at all.
+    parity step is written alone, with a `StepAloneWarning`; a `SinglePrecisionWarning` names parts that ONNX
+    has in single precision alone. Answers are those of the model itself (docs/onnx.md tells how near). The
+    file appears whole or not at all.
 
     Parameters
     ----------
@@ -109,6 +110,12 @@ def export_onnx(
         )
     require_cost(step.policy_.cost)
     graph, kinds = _build(model, step, wish, columns)
+    if graph.single_parts:
+        warn_user(
+            f"ONNX has {', '.join(dict.fromkeys(graph.single_parts))} in single precision alone: scores of "
+            "the graph are off by 1e-7 of their size, and probabilities, at a sharp beta, by 1e-3 at times.",
+            SinglePrecisionWarning,
+        )
     made = graph.model(type(model).__name__, _metadata(model, step, wish, kinds, graph.single_parts))
     with whole_file(path) as file:
         file.write(made.SerializeToString())
