@@ -188,7 +188,7 @@ def test_what_cannot_be_explained_is_refused_by_name(people, regressor):
         eh.explain(eh.ParityPostprocessor(), people.scores, people.group_proba)
     with pytest.raises(ValueError, match="no group 'Z'"):
         eh.explain(regressor, people.data)[0].pmf_without("Z")
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match="There is no row 400: 400 were explained, and the first is row 0"):
         eh.explain(regressor, people.data)[400]
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "PromiseWarning",
     "ProxyWarning",
     "SharedDrawsWarning",
+    "SinglePrecisionWarning",
     "StepAloneWarning",
 ]
 
@@ -80,6 +81,10 @@ class SharedDrawsWarning(EvenhandWarning):
 
 class StepAloneWarning(EvenhandWarning):
     """A model inside has no ONNX form, so that the graph holds the parity step alone."""
+
+
+class SinglePrecisionWarning(EvenhandWarning):
+    """An ONNX graph holds parts of a model in single precision, and its answers are near and not equal."""
 
 
 class DriftWarning(EvenhandWarning):

@@ -21,7 +21,8 @@ from evenhand.estimators.base import ParityEstimator
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.modelfile import UntrustedTypesError, load, save
 from evenhand.reporting import model_card
-from evenhand.tables.model_inputs import Model, TableReader, make_reader, read_column
+from evenhand.tables.formats import require_columns
+from evenhand.tables.model_inputs import Model, TableReader, as_frame, make_reader, read_column
 
 FOLDER = "evenhand"  # inside the logged folder's `data`
 FILE = "model.evenhand"
@@ -95,8 +96,8 @@ def save_model(
     config = {"output": output, "ids": ids, "trusted": list(trusted)}
     config |= _columns(model, input_example, sensitive_features)
     served = Served(model, config)
-    if signature is None and input_example is not None:
-        answer = served.predict(input_example)
+    if signature is None:  # without rows, too: MLflow drops the params of a request that no signature names
+        answer = None if input_example is None else served.predict(input_example)
         params = {"output": output, "q": 0.5}
         signature = mlflow.models.infer_signature(input_example, answer, params)
     with tempfile.TemporaryDirectory() as home:
@@ -197,8 +198,12 @@ class Served:
         asked = dict(params or {})
         output = _check_output(self.model, asked.get("output") or self.output)
         options: dict[str, Any] = {}
-        if output == "draw" and self.ids is not None:
-            options["ids"] = read_column(data, self.ids)
+        who = self.ids if output == "draw" else None
+        needed = self.reader.columns(who)
+        if needed is not None:
+            require_columns(as_frame(data).columns, needed, "The rows have")
+        if who is not None:
+            options["ids"] = read_column(data, who)
         if output == "quantile":
             options["q"] = float(asked.get("q", 0.5))
         method: Callable[..., Any] = getattr(self.model, OUTPUTS[output])

@@ -92,6 +92,26 @@ def test_words_follow_and_bad_input_is_told(regressor, people, visit, tmp_path):
     assert page.locator("#scorer-chart svg").count() == 1
 
 
+def test_numbers_that_are_huge_are_refused_and_not_computed_with(people, visit, tmp_path):
+    """Their sums and squares are infinite, and would be drawn as a distribution that is none."""
+    step = eh.ParityPostprocessor(atoms=[-1.0, 0.0, 0.7, 2.0], beta=3.0).fit(
+        people.scores, people.group_proba
+    )
+    rows, path = (people.scores, people.group_proba), tmp_path / "report.html"
+    eh.report(step, rows, sensitive_features=people.sensitive_features, path=path, scorer=True, **OPTIONS)
+    opened = visit(path)
+    even = np.full(3, 1 / 3)
+    for score, shares in ((1e308, even), (-1e308, even), (0.1, np.full(3, 1e308)), (0.1, [1e300, 1.0, 1.0])):
+        assert type_in(opened.page, score, np.asarray(shares)).size == 0
+        assert "none that is huge" in opened.page.locator("#scorer-now").inner_text()
+        assert opened.page.locator("#scorer [aria-invalid='true']").count() >= 1
+    for score in (1e100, -1e100, 1e-320):
+        assert_allclose(
+            type_in(opened.page, score, even)[1], step.predict_pmf([score], even[None])[0], atol=1e-9
+        )
+    assert opened.complaints == []
+
+
 @pytest.mark.parametrize("width", [1100, 360])
 def test_the_form_fits_the_screen(classifier, people, visit, tmp_path, width):
     page = visit(page_of(classifier, people, tmp_path), viewport={"width": width, "height": 740}).page

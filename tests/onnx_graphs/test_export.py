@@ -12,16 +12,18 @@ pytest.importorskip("onnxruntime", reason="make test-onnx has an environment wit
 
 import onnx
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.linear_model import LinearRegression
+from sklearn.impute import KNNImputer
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
+from sklearn.svm import SVR
 
 import evenhand as eh
 from evenhand._utils import optional
 from evenhand.datasets import make_population
-from evenhand.exceptions import StepAloneWarning
+from evenhand.exceptions import SinglePrecisionWarning, StepAloneWarning
 from evenhand.onnx_export.graph import OPSET
-from tests.onnx_graphs.graphs import open_graph
+from tests.onnx_graphs.graphs import column_inputs, open_graph
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +93,15 @@ def test_a_function_inside_a_pipeline_has_no_form_either(data, tmp_path):
     [
         (
             {"output": "mode"},
-            "output of ParityRegressor must be among pmf, mean, median, quantile, draw: got 'mode'",
+            "output of ParityRegressor must be among pmf, mean, median, quantile, draw, each once at most: "
+            "got 'mode'",
         ),
         ({"output": []}, "output of ParityRegressor must be among"),
+        ({"output": None}, "output of ParityRegressor must be among .* got None"),
+        ({"output": ["pmf", "pmf"]}, r"each once at most: got \['pmf', 'pmf'\]"),
         ({"draw_by": "name"}, "draw_by must be one of features, integers, text, uniform: got 'name'"),
         ({"precision": "half"}, "precision must be one of float64, float32: got 'half'"),
+        ({"precision": ["float32"]}, r"precision must be one of float64, float32: got \['float32'\]"),
         ({"q": 1.0}, "q must lie strictly between 0 and 1"),
         ({"q": [0.1, 0.2]}, "q must be one number"),
         ({"columns": {"town": "text"}}, r"columns names 'town', which the model does not know: .* with 0, 1"),
@@ -114,6 +120,16 @@ def test_what_cannot_be_asked_is_refused_in_one_sentence_and_nothing_is_written(
 def test_models_and_costs_that_are_not_ours_are_refused(data, estimator, tmp_path):
     with pytest.raises(TypeError, match=r"export_onnx takes a fitted .*: got LinearRegression\."):
         eh.export_onnx(estimator.estimator_, tmp_path / "model.onnx")
+    with pytest.raises(
+        TypeError, match=r"got Pipeline\. A pipeline goes inside, ParityRegressor\(pipeline\)"
+    ):
+        eh.export_onnx(make_pipeline(estimator), tmp_path / "model.onnx")
+    with pytest.raises(
+        TypeError, match=r'columns is a dict such as {"town": "text"}, or a data frame: got list'
+    ):
+        eh.export_onnx(estimator, tmp_path / "model.onnx", columns=["town"])
+    with pytest.raises(ValueError, match="columns is for models of raw columns"):
+        eh.export_onnx(estimator.postprocessor_, tmp_path / "model.onnx", columns={"town": "text"})
 
     def cubed(scores, atoms):
         return np.abs(scores[:, None] - atoms) ** 3
@@ -193,3 +209,76 @@ def test_the_page_s_example_runs(project_root, tmp_path, monkeypatch):
         warnings.simplefilter("ignore")
         for block in blocks:
             exec(block, names)
+
+
+def test_rows_without_a_distribution_are_told_as_such_and_never_drawn(step, graphs):
+    """Without a check the first atom, a low score, would be the answer to a missing one."""
+    even = np.array([[0.5, 0.5]])
+    odd = [(np.nan, even), (np.inf, even), (-np.inf, even), (0.1, 0 * even), (0.1, np.nan * even)]
+    for score, proba in odd:
+        for precision in (np.float64, np.float32):
+            given = {"scores": np.array([score], precision), "group_proba": proba.astype(precision)}
+            settings = {"precision": np.dtype(precision).name}
+            found = graphs.run(step, given, ["pmf", "mean"], **settings)
+            assert np.isnan(found["pmf"]).all()
+            assert np.isnan(found["mean"]).all()
+            for output in ("draw", "median", "quantile"):
+                with pytest.raises(Exception, match="out of data bounds"):
+                    graphs.run(step, given, output, **settings)
+    given = {"scores": np.zeros(1), "group_proba": even, "uniform": np.array([np.nan])}
+    with pytest.raises(Exception, match="out of data bounds"):
+        graphs.run(step, given, "draw", draw_by="uniform")
+
+
+def test_a_class_is_not_decided_for_without_a_distribution(data, graphs):
+    judge = eh.ParityClassifier(LogisticRegression(), LogisticRegression(), cv=2).fit(
+        data.data, data.target > 0, sensitive_features=data.sensitive_features
+    )
+    for output in ("mode", "draw"):
+        with pytest.raises(Exception, match="out of data bounds"):
+            graphs.run(judge, {"X": np.full((2, 4), np.nan)}, output)
+
+
+@pytest.mark.parametrize("n_rows", [0, 1])
+def test_few_rows_or_none(n_rows, step, data, graphs):
+    given = {"scores": data.scores[:n_rows], "group_proba": data.group_proba[:n_rows]}
+    found = graphs.run(step, given, ["pmf", "mean", "median", "draw"])
+    assert [found[name].shape for name in found] == [(n_rows, 21), (n_rows,), (n_rows,), (n_rows,)]
+    found = graphs.run(step, {**given, "ids": np.array(["Ana"] * n_rows, object)}, "draw", draw_by="text")
+    wanted = step.predict(data.scores[:1], data.group_proba[:1], ids=["Ana"])[:n_rows]
+    np.testing.assert_array_equal(found["draw"], wanted)
+
+
+def test_no_row_of_a_table_with_text(data, graphs):
+    frame = pd.DataFrame(data.data, columns=list("abcd"))
+    frame["pmf"], frame["predicted_pmf"] = np.where(data.target > 0, "x", "y"), data.target
+    model = eh.ParityRegressor(atoms=21, cv=2)
+    model.fit(frame, data.target, sensitive_features=data.sensitive_features)
+    found = graphs.run(model, column_inputs(frame[:0]), ["pmf", "draw"])
+    assert {name: values.shape for name, values in found.items()} == {
+        "predicted_predicted_pmf": (0, 21),  # the other two names are those of columns
+        "draw": (0,),
+    }
+    frame = frame.rename(columns={"a": ""})
+    model.fit(frame, data.target, sensitive_features=data.sensitive_features)
+    with pytest.raises(ValueError, match="a column of this model has none: name it"):
+        graphs.run(model, {}, "pmf")
+
+
+def test_parts_that_are_not_in_double_precision_are_named(data, tmp_path):
+    for outcome in (SVR(), make_pipeline(PolynomialFeatures(2), LinearRegression())):
+        model = eh.ParityRegressor(outcome, atoms=21, cv=2)
+        model.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+        name = type(outcome[0] if hasattr(outcome, "steps") else outcome).__name__
+        with pytest.warns(SinglePrecisionWarning, match=f"ONNX has {name} in single precision alone"):
+            eh.export_onnx(model, tmp_path / "model.onnx")
+        facts = open_graph(tmp_path / "model.onnx").get_modelmeta().custom_metadata_map
+        assert facts["evenhand.parts_in_single_precision"] == json.dumps([name])
+
+
+def test_a_part_that_brings_functions_along_has_no_form(data, tmp_path):
+    outcome = make_pipeline(KNNImputer(), LinearRegression())
+    model = eh.ParityRegressor(outcome, atoms=21, cv=2)
+    model.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    with pytest.warns(StepAloneWarning, match="no ONNX form of KNNImputer"):
+        eh.export_onnx(model, tmp_path / "model.onnx")

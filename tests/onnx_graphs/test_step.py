@@ -88,6 +88,22 @@ def test_atoms_of_ones_own_take_scores_without_bounds(graphs):
     assert check(graphs, model, scores, proba) < 1e-4
 
 
+def test_scores_half_way_between_atoms_and_upon_them(graphs):
+    """Half-way, and with no push, both atoms have one half: a median may be either, all else is as ever."""
+    data, rng = make_population(1000, n_groups=2, random_state=0), np.random.default_rng(0)
+    model = ParityPostprocessor(atoms=21, epsilon=0.99).fit(data.scores, data.group_proba)
+    middles = (model.atoms_[1:] + model.atoms_[:-1]) / 2
+    scores = rng.choice([*middles, *model.atoms_], N_ROWS)
+    given = {"scores": scores, "group_proba": np.eye(2)[rng.integers(0, 2, N_ROWS)]}
+    found = graphs.run(model, given, ["pmf", "median", "draw"])
+    assert np.abs(found["pmf"] - model.predict_pmf(*given.values())).max() < 1e-9
+    np.testing.assert_array_equal(found["draw"], model.predict(*given.values()))
+    here = model.predict_quantile(*given.values())
+    apart = np.abs(np.searchsorted(model.atoms_, found["median"]) - np.searchsorted(model.atoms_, here))
+    assert apart.max() <= 1
+    assert np.isin(scores[apart > 0], middles).all()
+
+
 @pytest.fixture(scope="module")
 def fitted():
     data = make_population(1500, n_groups=2, random_state=0)

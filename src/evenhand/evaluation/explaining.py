@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,10 @@ class Explanation:
         return len(self.names)
 
     def __getitem__(self, row: int) -> Person:
-        place = range(len(self))[row]  # counts from the end, too, and refuses what is beyond
+        place = index(row)
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"There is no row {place}: {len(self)} were explained, and the first is row 0.")
+        place %= len(self)
         one = slice(place, place + 1)
         return Person(
             name=self.names[place],

@@ -5,11 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.onnx_export.graph import Graph
+from evenhand.onnx_export.graph import Graph, Value
 from evenhand.onnx_export.tables import NoConverterError, Table
 from evenhand.onnx_export.trees import Tree, as_single, leaf_values, raw_sums, sigmoid_pair, softmax
 
 FAR_LOG_ODDS = 88.7  # beyond, XGBoost's own sigmoid takes them for this
+CELLS = 32  # of a power of two, in the C library's exponential
+# 2^r for |r| up to half a cell, from the third power down to the first, as that exponential has it.
+CUBIC = tuple(map(float.fromhex, ("0x1.c6af84b912394p-5", "0x1.ebfce50fac4f3p-3", "0x1.62e42ff0c52d6p-1")))
 
 
 def xgboost_model(graph: Graph, model: Any, table: Table) -> str:
@@ -73,17 +76,31 @@ def _single_sums(graph: Graph, values: str, start: Any) -> str:
 def _single_sigmoid(graph: Graph, raw: str) -> str:
     """Probabilities of two classes as XGBoost rounds them: every step is rounded to single precision."""
     far = graph.op("Min", graph.op("Neg", raw), np.float32(FAR_LOG_ODDS))
-    power = graph.cast(graph.op("Exp", graph.cast(far, np.float64)), np.float32)
-    second = graph.op("Div", np.float32(1.0), graph.op("Add", power, np.float32(1.0)))
+    second = graph.op("Div", np.float32(1.0), graph.op("Add", _single_exp(graph, far), np.float32(1.0)))
     both = graph.join([graph.op("Sub", np.float32(1.0), second), second])
     return graph.cast(both, graph.dtype)
+
+
+def _single_exp(graph: Graph, values: str) -> str:
+    """The exponential in single precision, rounded as the C library of Linux (glibc 2.27 or later) rounds it.
+
+    That is `2^(k/32)` times a cubic in double precision, and in one of 20 000 numbers not the nearest: the
+    last bit differs. XGBoost calls it, and at a sharp beta the last bit is seen.
+    """
+    places = graph.op("Mul", graph.cast(values, np.float64), np.float64(CELLS / np.log(2.0)))
+    whole = graph.op("Round", places)
+    rest = graph.op("Div", graph.op("Sub", places, whole), np.float64(CELLS))
+    near: Value = np.float64(0.0)
+    for factor in (*CUBIC, 1.0):
+        near = graph.op("Add", graph.op("Mul", near, rest), np.float64(factor))
+    power = graph.op("Pow", np.float64(2.0), graph.op("Div", whole, np.float64(CELLS)))
+    return graph.cast(graph.op("Mul", near, power), np.float32)
 
 
 def _single_softmax(graph: Graph, raw: str) -> str:
     """The same for several classes: only the sum is in double precision, and rounded before it divides."""
     top = graph.op("ReduceMax", raw, np.array([1]), keepdims=1)
-    powers = graph.op("Exp", graph.cast(graph.op("Sub", raw, top), np.float64))
-    rounded = graph.cast(powers, np.float32)
+    rounded = _single_exp(graph, graph.op("Sub", raw, top))
     total = graph.op("ReduceSum", graph.cast(rounded, np.float64), np.array([1]), keepdims=1)
     return graph.cast(graph.op("Div", rounded, graph.cast(total, np.float32)), graph.dtype)
 

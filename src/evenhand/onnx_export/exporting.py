@@ -10,14 +10,13 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from evenhand._utils.atomic import whole_file
-from evenhand._utils.text import some_of
 from evenhand._utils.typing import AnyArray
 from evenhand._utils.validation import check_levels
 from evenhand._utils.version import __version__
 from evenhand._utils.warn import warn_user
 from evenhand.estimators.base import ParityEstimator
 from evenhand.estimators.postprocessor import ParityPostprocessor
-from evenhand.exceptions import StepAloneWarning
+from evenhand.exceptions import SinglePrecisionWarning, StepAloneWarning
 from evenhand.onnx_export.graph import OPSET, Graph, load_onnx
 from evenhand.onnx_export.hashing import hash_integers, hash_rows, hash_text, uniforms
 from evenhand.onnx_export.policy import Answers, StepRows, checked_rows, require_cost, scaled_scores
@@ -63,8 +62,9 @@ def export_onnx(
     Of a `ParityPostprocessor` the graph takes `scores` and `group_proba`. Of an estimator it takes raw
     columns: one input `X` where all of them are numbers, and one input for each column by its name where some
     hold text, in which empty text stands for a missing value. Where a model inside has no form in ONNX, the
-    parity step is written alone, with a `StepAloneWarning`. Answers are those of the model itself
-    (docs/onnx.md tells how near). The file appears whole or not at all.
+    parity step is written alone, with a `StepAloneWarning`; a `SinglePrecisionWarning` names parts that ONNX
+    has in single precision alone. Answers are those of the model itself (docs/onnx.md tells how near). The
+    file appears whole or not at all.
 
     Parameters
     ----------
@@ -98,29 +98,41 @@ def export_onnx(
     if not isinstance(model, ParityPostprocessor | ParityEstimator):
         raise TypeError(
             "export_onnx takes a fitted ParityPostprocessor, ParityRegressor or ParityClassifier: got "
-            f"{type(model).__name__}."
+            f"{type(model).__name__}. A pipeline goes inside, ParityRegressor(pipeline); of a search, export "
+            "its best_estimator_."
         )
     check_is_fitted(model)
     wish = _check_wish(model, output, draw_by, q, precision)
     step = model if isinstance(model, ParityPostprocessor) else model.postprocessor_
+    if step is model and columns is not None:
+        raise ValueError(
+            "columns is for models of raw columns: a ParityPostprocessor takes scores and group_proba."
+        )
     require_cost(step.policy_.cost)
     graph, kinds = _build(model, step, wish, columns)
+    if graph.single_parts:
+        warn_user(
+            f"ONNX has {', '.join(dict.fromkeys(graph.single_parts))} in single precision alone: scores of "
+            "the graph are off by 1e-7 of their size, and probabilities, at a sharp beta, by 1e-3 at times.",
+            SinglePrecisionWarning,
+        )
     made = graph.model(type(model).__name__, _metadata(model, step, wish, kinds, graph.single_parts))
     with whole_file(path) as file:
         file.write(made.SerializeToString())
 
 
 def _check_wish(model: Any, output: Any, draw_by: str, q: float, precision: str) -> Wish:
-    outputs = (output,) if isinstance(output, str) else tuple(output)
+    listed = isinstance(output, Sequence) and not isinstance(output, str)
+    outputs = tuple(output) if listed else (output,)
     offered = [name for name, method in METHODS.items() if hasattr(model, method)]
-    unknown = [name for name in outputs if name not in offered]
-    if unknown or not outputs:
+    if not outputs or any(name not in offered for name in outputs) or len(set(outputs)) < len(outputs):
         raise ValueError(
-            f"output of {type(model).__name__} must be among {', '.join(offered)}: got {some_of(unknown)}."
+            f"output of {type(model).__name__} must be among {', '.join(offered)}, each once at most: got "
+            f"{output!r}."
         )
     if draw_by not in DRAWS:
         raise ValueError(f"draw_by must be one of {', '.join(DRAWS)}: got {draw_by!r}.")
-    if precision not in PRECISIONS:
+    if precision not in tuple(PRECISIONS):
         raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}: got {precision!r}.")
     level = check_levels(q, 1)
     if level.ndim:
@@ -172,9 +184,10 @@ def _add_answers(
     """Declare the outputs."""
     policy = step.policy_
     answers, values = Answers(graph, policy, rows), _answer_values(model, step, graph)
-    taken = graph.input_names()
     for name in wish.outputs:
-        title = f"predicted_{name}" if name in taken else name
+        title = name
+        while title in graph.input_names():
+            title = f"predicted_{title}"
         if name in ("pmf", "proba"):
             graph.add_output(title, answers.pmf(), graph.dtype, "rows", len(policy.grid.atoms))
             continue

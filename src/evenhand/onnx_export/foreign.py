@@ -7,11 +7,12 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from evenhand._utils.optional import import_optional
-from evenhand.onnx_export.graph import ML, ML_OPSET, OPSET, Graph
+from evenhand.onnx_export.graph import DOMAINS, ML, ML_OPSET, OPSET, Graph
 from evenhand.onnx_export.tables import NoConverterError, Table, matrix_table
 
 N_TRIED = 64  # rows on which what skl2onnx wrote is compared with the model
 NEAR = 1e-4  # apart at most: single precision, and not another answer
+SAME = 1e-11  # apart at most: double precision throughout
 
 
 def foreign_model(graph: Graph, model: Any, numbers: str, width: int) -> str:
@@ -36,10 +37,10 @@ def _converted(graph: Graph, part: Any, numbers: str, width: int) -> list[str]:
     """
     for dtype in dict.fromkeys([graph.dtype, np.dtype(np.float32)]):
         written = _write(graph, part, width, dtype)
-        if written is not None and _agrees(part, written, width, dtype):
-            given = numbers
-            if dtype != graph.dtype:
-                given = graph.cast(numbers, dtype)
+        off = np.inf if written is None else _difference(part, written, width, dtype)
+        if off <= NEAR:
+            given = numbers if dtype == graph.dtype else graph.cast(numbers, dtype)
+            if graph.dtype == np.float64 and (dtype == np.float32 or off > SAME):
                 graph.single_parts.append(type(part).__name__)
             return _taken_in(graph, written.graph, {written.graph.input[0].name: given})
     raise NoConverterError(type(part).__name__)
@@ -65,11 +66,13 @@ def _write(graph: Graph, part: Any, width: int, dtype: Any) -> Any:
         graph.onnx.checker.check_model(written)
     except Exception:  # of every kind: whatever it is, this part has no graph
         return None
-    return written
+    # Functions that a file brings along are not taken in, so operators are those of ONNX and its runtime.
+    known = all(node.domain in DOMAINS for node in written.graph.node)
+    return written if known and not written.functions else None
 
 
-def _agrees(part: Any, written: Any, width: int, dtype: Any) -> bool:
-    """Whether what was written runs, and says what the part itself says of some rows."""
+def _difference(part: Any, written: Any, width: int, dtype: Any) -> float:
+    """How far what was written is from the part itself on some rows; infinite where it does not run."""
     runtime = import_optional("onnxruntime", extra="onnx", purpose="eh.export_onnx")
     rows = np.random.default_rng(0).normal(size=(N_TRIED, width)).astype(dtype)
     options = runtime.SessionOptions()
@@ -80,15 +83,16 @@ def _agrees(part: Any, written: Any, width: int, dtype: Any) -> bool:
         )
         found = session.run(None, {session.get_inputs()[0].name: rows})
     except Exception:  # it does not run
-        return False
+        return np.inf
     method = next(name for name in ("predict_proba", "predict", "transform") if hasattr(part, name))
     try:
         wanted = getattr(part, method)(rows)
     except ValueError:  # it does not take such rows, and there are no others to try it on
-        return True
+        return 0.0
     wanted = wanted.toarray() if hasattr(wanted, "toarray") else np.asarray(wanted)
     said = np.asarray(found[1] if method == "predict_proba" else found[0]).reshape(wanted.shape)
-    return bool(np.allclose(said, wanted, rtol=NEAR, atol=NEAR * (1.0 + np.abs(wanted).max())))
+    off = np.abs(said - wanted) / (1.0 + np.abs(wanted).max())
+    return float(np.nan_to_num(off, nan=np.inf).max(initial=0.0))
 
 
 def _taken_in(graph: Graph, other: Any, names: dict[str, str]) -> list[str]:

@@ -17,6 +17,7 @@ ML_OPSET = 3  # of those for trees and labels: the newest that skl2onnx writes
 IR_VERSION = 9
 ML = "ai.onnx.ml"
 CONTRIB = "com.microsoft"  # ONNX Runtime's own operators: only text needs one, to be cut into characters
+DOMAINS = {"": OPSET, ML: ML_OPSET, CONTRIB: 1}
 
 
 def load_onnx() -> Any:
@@ -93,6 +94,10 @@ class Graph:
 
     def add_input(self, name: str, dtype: Any, *shape: int | str) -> str:
         """Declare an input; text in the shape stands for any size."""
+        if not name:
+            raise ValueError(
+                "An input of a graph needs a name, and a column of this model has none: name it."
+            )
         if name in self.input_names():
             raise ValueError(f"Two inputs of the graph would be called {name!r}: rename that column.")
         self.inputs.append(self.onnx.helper.make_tensor_value_info(name, self.type_of(dtype), shape))
@@ -183,8 +188,7 @@ class Graph:
     def model(self, name: str, metadata: dict[str, str]) -> Any:
         """The finished model, checked."""
         helper = self.onnx.helper
-        versions = {"": OPSET, ML: ML_OPSET, CONTRIB: 1}
-        imports = [helper.make_opsetid(each, versions[each]) for each in ("", *sorted(self.domains))]
+        imports = [helper.make_opsetid(each, DOMAINS[each]) for each in ("", *sorted(self.domains))]
         constants = [tensor for _, tensor in self._constants.values()]
         graph = helper.make_graph(self.nodes, name, self.inputs, self.outputs, constants)
         model = helper.make_model(

@@ -37,6 +37,7 @@ def normalised(graph: Graph, proba: str, n_columns: int) -> str:
 def checked_rows(graph: Graph, policy: SoftmaxPolicy, scores: str, group_proba: str) -> StepRows:
     """Rows after what `predict` does to those that a user gives."""
     n_classes = policy.cost.n_classes
+    scores = graph.op("Where", graph.op("IsInf", scores), np.asarray(np.nan, graph.dtype), scores)
     eta = Pair(scores) if n_classes is None else _shares(graph, scores, n_classes)
     tau = checked_proba(graph, policy, group_proba)
     return StepRows(eta.high, tau.high, eta.low, tau.low)
@@ -222,7 +223,8 @@ class Answers:
 
     def mode(self) -> str:
         """Place of the likeliest atom of each row, (n_rows,)."""
-        return self.graph.op("ArgMax", self._powers, axis=1, keepdims=0)
+        total = self.graph.op("ReduceSum", self._powers, np.array([1]), keepdims=0)
+        return self._known(self.graph.op("ArgMax", self._powers, axis=1, keepdims=0), total)
 
     def place(self, levels: Any) -> str:
         """Place of the smallest atom whose cumulated probability reaches each row's level, (n_rows,)."""
@@ -233,4 +235,8 @@ class Answers:
         least = graph.op("Mul", graph.column(levels) if isinstance(levels, str) else levels, total)
         below = graph.cast(graph.op("Less", self._running, least), np.int64)
         count = graph.op("ReduceSum", below, np.array([1]), keepdims=0)
-        return graph.op("Min", count, np.int64(n_atoms - 1))
+        return self._known(graph.op("Min", count, np.int64(n_atoms - 1)), graph.flat(least))
+
+    def _known(self, places: str, numbers: str) -> str:
+        """Places that rest on numbers; where one is NaN the run fails: the first place would be told."""
+        return self.graph.fail_where(self.graph.op("IsNaN", numbers), places)

@@ -29,9 +29,7 @@ class Table:
 
     graph: Graph
     matrix: str | None  # (n_rows, n_columns)
-    cells: tuple[
-        tuple[str, str], ...
-    ]  # kind and tensor, (n_rows, 1), of each column, where there is no matrix
+    cells: tuple[tuple[str, str], ...]  # kind and tensor, (n_rows, 1), of each column without a matrix
     names: tuple[Any, ...]  # of the columns; their numbers where they have none
 
     @property
@@ -126,7 +124,14 @@ def _told_kinds(columns: Any, names: list[Any]) -> dict[Any, str]:
     """Kinds as a user tells them, by a dict or by a frame with such columns."""
     if columns is None:
         return {}
-    told = dict(columns) if isinstance(columns, Mapping) else frame_kinds(columns)
+    if isinstance(columns, Mapping):
+        told = dict(columns)
+    elif hasattr(columns, "columns"):
+        told = frame_kinds(columns)
+    else:
+        raise TypeError(
+            f'columns is a dict such as {{"town": "{TEXT}"}}, or a data frame: got {type(columns).__name__}.'
+        )
     unknown = [name for name in told if name not in names]
     if unknown:
         raise ValueError(

@@ -21,11 +21,11 @@ function quantileOf(pmf, level) {
   return step.atoms[Math.max(0, pmf.findIndex((share) => (sum += share) >= level))];
 }
 
-// Numbers of some fields, or null where one of them is none.
-function typed(name, atLeast) {
+// Numbers of some fields, or null where one of them is none, or beyond what sums and squares can be taken of.
+function typed(name, least, most) {
   const fields = [...document.querySelectorAll(`#scorer [data-${name}]`)];
   const values = fields.map((field) => (field.value.trim() === "" ? NaN : Number(field.value)));
-  fields.forEach((field, at) => field.setAttribute("aria-invalid", !(Number.isFinite(values[at]) && values[at] >= atLeast)));
+  fields.forEach((field, at) => field.setAttribute("aria-invalid", !(values[at] >= least && values[at] <= most)));
   return fields.some((field) => field.getAttribute("aria-invalid") === "true") ? null : values;
 }
 
@@ -68,10 +68,10 @@ function drawScorer(before, after, score) {
 }
 
 function showScorer() {
-  let [scores, shares] = [typed("score", step.classes ? 0 : -Infinity), typed("group", 0)];
+  let [scores, shares] = [step.classes ? typed("score", 0, 1e6) : typed("score", -1e100, 1e100), typed("group", 0, 1e6)];
   const empty = (values) => values.reduce((sum, value) => sum + value, 0) <= 0;
   if (!scores || !shares || empty(shares) || (step.classes && empty(scores))) {
-    $("scorer-now").textContent = "Type a number in every field; probabilities are not negative, and not all zero.";
+    $("scorer-now").textContent = "Type a number in every field, and none that is huge; probabilities are not negative, and not all zero.";
     $("scorer-chart").replaceChildren();
     $("scorer-table").tBodies[0].replaceChildren();
     return;
