@@ -6,7 +6,8 @@ READY := $(VENV)/.ready
 TORCH_VENV := .venv-torch
 TORCH_BIN := $(TORCH_VENV)/bin
 TORCH_READY := $(TORCH_VENV)/.ready
-NEWEST_VENV = .venv-newest-$(shell $(PYTHON) -c "import sys; print('%d.%d' % sys.version_info[:2])")
+NEWEST_PYTHON ?= $(PYTHON)
+NEWEST_VENV = .venv-newest-$(shell $(NEWEST_PYTHON) -c "import sys; print('%d.%d' % sys.version_info[:2])")
 # What touches other libraries most: frames, files, scikit-learn, the command line.
 BOUNDS_TESTS ?= tests/test_cli.py tests/test_modelfile.py tests/test_modelfile_estimators.py tests/test_tables.py \
 	tests/test_postprocessor.py tests/test_first_hour.py tests/test_labels.py
@@ -41,7 +42,7 @@ test-mlflow: .venv-mlflow/.ready
 	.venv-mlflow/bin/python -m pytest -q tests/serving/test_mlflow.py tests/serving/test_shap.py $(ARGS)
 
 # The oldest versions that pyproject.toml allows, and the newest there are; BOUNDS_TESTS=tests runs all. Old
-# libraries warn of newer ones, so that warnings are no errors here. make test-newest PYTHON=python3.13 for others.
+# libraries warn of newer ones, so that warnings are no errors here. make test-newest NEWEST_PYTHON=python3.13 for others.
 test-lowest: .venv-lowest/.ready
 	.venv-lowest/bin/python -m pytest -m "not slow" -q -W ignore $(BOUNDS_TESTS) $(ARGS)
 
@@ -110,7 +111,7 @@ $(TORCH_READY): constraints.txt pyproject.toml
 
 .venv-newest-%/.ready: pyproject.toml
 	@echo "Preparing .venv-newest-$*: a minute or two, once."
-	$(PYTHON) -m venv .venv-newest-$*
+	$(NEWEST_PYTHON) -m venv .venv-newest-$*
 	.venv-newest-$*/bin/python -m pip install -qq --disable-pip-version-check -U -e ".[cli,data,plot,tables]" pytest hypothesis polars
 	@touch $@
 
