@@ -242,6 +242,7 @@ def test_a_model_file_a_path_and_a_choice_of_beta_know_the_notion(parity, tmp_pa
 # on held-out rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["tv", "w1"])
 @pytest.mark.parametrize("kind", ["pmf", "values"])
 def test_a_certificate_misses_the_population_no_more_often_than_it_may(metric, kind):

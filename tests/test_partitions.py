@@ -72,9 +72,10 @@ def test_rows_without_an_order_give_one_model_however_they_are_shuffled(memory, 
 
 
 def test_rows_without_an_order_give_the_model_of_fit():
-    expected = make_step().fit(FRAME["score"], FRAME[GROUPS])
+    # sums in another order end at another point within the tolerance
+    expected = make_step(tol=1e-11).fit(FRAME["score"], FRAME[GROUPS])
     shuffled = FRAME.sample(frac=1.0, random_state=0)
-    found = fit_parts(make_step(), pieces(shuffled, SIZES["many"]), ordered=False)
+    found = fit_parts(make_step(tol=1e-11), pieces(shuffled, SIZES["many"]), ordered=False)
     assert distance(found, expected, FRAME) <= 1e-8
 
 

@@ -143,6 +143,7 @@ def violations(rng, with_proxy):
     return outside
 
 
+@pytest.mark.slow
 def test_no_population_is_outside_its_bounds():
     rng = np.random.default_rng(0)
     assert [violations(rng, with_proxy=bool(number % 2)) for number in range(40)] == [[]] * 40

@@ -41,6 +41,7 @@ def test_the_published_subsample_is_one_and_its_splits_are_80_10_10(dataset, dat
     assert len(prepare("communities", "published", 1).split.unlabeled) == 198
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dataset", "exponent"), [("lawschool", 0.0), ("adult", 1.0)])
 def test_the_published_base_model_and_loosest_point_are_met_to_the_last_digit(dataset, exponent, data_home):
     cells = [

@@ -129,6 +129,7 @@ def test_a_cell_whose_solver_was_interrupted_is_not_kept(tmp_path):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.slow
 def test_a_killed_run_loses_only_the_cell_that_was_running(tmp_path, checkout_on_path):
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(COUNTER))
@@ -154,6 +155,7 @@ def test_progress_counts_what_was_there_and_every_cell_after(tmp_path):
     assert seen == [(2, 4), (3, 4), (4, 4)]
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_rows_as_one(tmp_path):
     def compute(cell):  # not a function of this module, which other processes cannot import
         return [{"draw": float(np.random.default_rng(cell.split).random())}]

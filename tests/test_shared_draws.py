@@ -71,9 +71,9 @@ def test_the_command_line_draws_by_the_id_of_the_fit(run, tmp_path, monkeypatch)
     features = table[["a", "b"]]
     by_id = model.predict(features, ids=table.person)
     for extra in ((), ("--id", "person")):
-        assert run("predict", "m.evenhand", "new.csv", "-o", "scored.csv", *extra).code == 0
+        assert run("predict", "m.evenhand", "new.csv", "-o", "scored.csv", "--force", *extra).code == 0
         np.testing.assert_allclose(pd.read_csv("scored.csv").prediction, by_id, rtol=1e-12)
-    assert run("predict", "m.evenhand", "nameless.csv", "-o", "scored.csv").code == 0
+    assert run("predict", "m.evenhand", "nameless.csv", "-o", "scored.csv", "--force").code == 0
     np.testing.assert_allclose(pd.read_csv("scored.csv").prediction, model.predict(features), rtol=1e-12)
     assert run("audit", *data, "--model", "m.evenhand").code == 0
 

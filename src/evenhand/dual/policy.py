@@ -43,12 +43,13 @@ class SoftmaxPolicy(Stored):
         """Shapes that agree, which compiled loops rely on, a positive prior, and a cost of the atoms."""
         if not isinstance(self.grid, Grid):
             yield "it has no grid"
-        yield from prior_faults(self.group_prior)
-        if not is_finite(self.tilt, None, None):
+        if (fault := next(prior_faults(self.group_prior), None)) is not None:
+            yield fault
+        elif not is_finite(self.tilt, None, None):
             yield "its tilt is not a table of finite numbers"
         elif self.tilt.shape != (len(self.grid.atoms), len(self.group_prior)):
             yield "the shapes of its atoms, prior and tilt do not agree"
-        if not is_moderate(self.temperature) or not self.temperature >= 1.0 / MODERATE:
+        elif not is_moderate(self.temperature) or not self.temperature >= 1.0 / MODERATE:
             yield "its temperature is not a positive number"
         elif self.tilt.size and not self._largest_logit() < LARGEST_LOGIT:
             yield "its tilt, prior and temperature come to logits beyond any fit"
