@@ -151,6 +151,12 @@ def test_a_machine_with_a_part_cut_off_is_refused(name, change):
     assert "SVC is damaged or forged" in find_memory_fault({"deep": [(machine,)]})
 
 
+def test_a_machine_of_regression_that_counts_many_classes_is_refused():
+    machine = SVR().fit(X, Y)  # predict would read thousands of intercepts, of which there is one
+    machine._n_support = np.append(machine._n_support[:1], np.zeros(3000, np.int32)).astype(np.int32)
+    assert "SVR is damaged or forged" in find_memory_fault(machine)
+
+
 def test_a_cut_machine_in_a_model_file_is_refused_though_it_needs_no_trust(tmp_path):
     model = eh.ParityRegressor(SVR(), default_classifier(), calibration=None, confidence=None)
     model.fit(X, Y, sensitive_features=GROUPS)

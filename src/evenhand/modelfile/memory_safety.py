@@ -70,8 +70,9 @@ def _machine_faults(machine: Any) -> Iterator[str]:
     if machine.intercept_.shape != (n_pairs,) or machine._intercept_.shape != (n_pairs,):
         yield "its intercepts are not one for each pair of classes"
     counts = machine._n_support
-    if isinstance(machine, BaseSVC) and (
-        counts.shape != (n_classes,) or counts.min() < 0 or counts.sum() != n_vectors
+    # libsvm takes the number of classes from these, of regressions too
+    if counts.shape != (n_classes,) or (
+        isinstance(machine, BaseSVC) and (counts.min() < 0 or counts.sum() != n_vectors)
     ):
         yield "its support vectors are not dealt out to its classes"
     if not {machine._probA.shape, machine._probB.shape} <= {(0,), (n_pairs,)} or (
