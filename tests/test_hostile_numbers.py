@@ -145,6 +145,23 @@ def test_a_tolerance_beyond_all_bounds_asks_for_nothing():
     assert np.isfinite(tiny.certificate_.risk_bound)
 
 
+@pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+def test_a_weight_that_is_nothing_beside_the_others_is_no_row():
+    rng = np.random.default_rng(0)
+    scores, proba = rng.normal(size=60), rng.dirichlet(np.ones(2), 60)
+    groups, weights = (rng.random(60) < proba[:, 1]).astype(int), np.ones(60)
+    for weights[3] in (0.0, 5e-324):
+        model = ParityPostprocessor(epsilon=0.3, atoms=5).fit(
+            scores, proba, sample_weight=weights, sensitive_features=groups
+        )
+        assert model.n_rows_ == 59
+
+
+def test_a_duration_is_no_flag():
+    with pytest.raises(ValueError, match="must be True or False"):
+        metrics.ks_unfairness(SCORES, np.arange(len(SCORES)) % 2, pairwise=np.timedelta64(1))
+
+
 def test_weights_of_any_size_count_by_their_ratios():
     usual = ParityPostprocessor(atoms=5).fit(SCORES, PROBA, sample_weight=WEIGHTS)
     for size in (1e300, 1e-300):

@@ -72,7 +72,8 @@ class Coarse:
         tilt = self._coarse_operator().adjoint(point)
         between = np.stack([np.interp(finer.places, self.places, column) for column in tilt.T], axis=1)
         if isinstance(self.operator, Cumulative):
-            return -np.diff(between, axis=0) / finer._sums()[:, None]
+            sums = finer._sums()[:, None]  # zero where atoms are too near for their distance to be a float
+            return -np.diff(between, axis=0) / np.where(sums > 0.0, sums, np.inf)
         return between
 
     def _coarse_operator(self) -> Operator:

@@ -6,7 +6,7 @@ import numpy as np
 
 from evenhand._utils.labels import match_groups, read_one_sensitive
 from evenhand._utils.typing import FloatArray
-from evenhand._utils.validation import Rows, as_floats
+from evenhand._utils.validation import Rows, as_floats, check_weights
 from evenhand.estimators.judging import N_FOLDS
 
 
@@ -17,7 +17,7 @@ def known_groups_of(rows: Rows, sensitive_features: Any, sample_weight: Any) -> 
     """
     used = np.ones(len(rows.scores), bool)
     if sample_weight is not None:
-        used = as_floats(sample_weight, "sample_weight") > 0
+        used = check_weights(sample_weight, np.shape(sample_weight)[0]) > 0
     known = (_of_groups if rows.strata is None else _of_cells)(rows, sensitive_features, len(used))[used]
     for group, count in zip(rows.groups, known.sum(axis=0), strict=True):
         if count < N_FOLDS:
