@@ -1,6 +1,7 @@
 """scikit-learn's own checks of an estimator, on an instance that supplies its groups."""
 
 import numpy as np
+import pytest
 from scipy.sparse import issparse
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -62,21 +63,31 @@ def expected_failures(model):
 
 @parametrize_with_checks(
     [
-        SelfGrouped(LinearRegression(), LogisticRegression(), epsilon=0.99, **SETTINGS),
         SelfGrouped(LinearRegression(), LogisticRegression(), epsilon=0.05, **SETTINGS),
-        SelfGrouped(LinearRegression(), LogisticRegression(), parity="tv", epsilon=0.05, **SETTINGS),
-        SelfGrouped(LinearRegression(), LogisticRegression(), parity="w1", epsilon=0.05, **SETTINGS),
         SelfGrouped(min_group_size=1),
-        SelfGrouped(calibration="joint", min_group_size=1),
-        SelfGrouped(confidence=0.9, min_group_size=1),
-        SelfGrouped(confidence=None, min_group_size=1),
         SelfGroupedClassifier(
             LogisticRegression(max_iter=1000), LogisticRegression(), epsilon=0.99, beta=1e5, min_group_size=1
         ),
         SelfGroupedClassifier(min_group_size=1),
-        SelfGroupedClassifier(calibration="joint", min_group_size=1),
     ],
     expected_failed_checks=expected_failures,
 )
 def test_scikit_learn_finds_nothing_amiss(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [
+        SelfGrouped(LinearRegression(), LogisticRegression(), epsilon=0.99, **SETTINGS),
+        SelfGrouped(LinearRegression(), LogisticRegression(), parity="tv", epsilon=0.05, **SETTINGS),
+        SelfGrouped(LinearRegression(), LogisticRegression(), parity="w1", epsilon=0.05, **SETTINGS),
+        SelfGrouped(calibration="joint", min_group_size=1),
+        SelfGrouped(confidence=0.9, min_group_size=1),
+        SelfGrouped(confidence=None, min_group_size=1),
+        SelfGroupedClassifier(calibration="joint", min_group_size=1),
+    ],
+    expected_failed_checks=expected_failures,
+)
+def test_scikit_learn_finds_nothing_amiss_with_other_settings(estimator, check):
     check(estimator)
