@@ -157,6 +157,24 @@ def test_a_weight_that_is_nothing_beside_the_others_is_no_row():
         assert model.n_rows_ == 59
 
 
+def test_bounds_without_room_for_the_atoms_are_refused():
+    with pytest.raises(ValueError, match="not 7 different numbers between the bounds"):
+        ParityPostprocessor(atoms=7, bounds=(1.0, 1.000000000000001)).fit(SCORES, PROBA)
+
+
+def test_a_group_of_tiny_weight_has_as_many_rows_as_its_ratios_say():
+    groups, chosen = np.array([0, 0, 0, 1, 1, 1]), np.array([0.0, 1.0, 1.0, 0.0, 1.0, 1.0])
+    weights = np.where(groups == 0, 1e-200, 1.0)
+    found = metrics.selection_rates(chosen, groups, sample_weight=weights)
+    low = found.tables[0].rate.low
+    assert low[0] == pytest.approx(low[1])
+
+
+def test_labels_of_numbers_of_several_types_are_put_in_order():
+    odd = np.array([1e300, np.float32(0.1), np.uint64(2**63)], dtype=object)
+    assert len(metrics.ks_unfairness(np.arange(3.0), odd)) == 3
+
+
 def test_a_duration_is_no_flag():
     with pytest.raises(ValueError, match="must be True or False"):
         metrics.ks_unfairness(SCORES, np.arange(len(SCORES)) % 2, pairwise=np.timedelta64(1))

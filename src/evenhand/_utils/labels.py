@@ -227,7 +227,8 @@ def sorted_labels(labels: Iterable[Any]) -> list[Hashable]:
     """Labels in order; those of several types by type and text."""
     distinct = list(labels)
     try:
-        return sorted(distinct)
+        with np.errstate(over="ignore"):  # numbers of several types are compared in the smaller one
+            return sorted(distinct)
     except TypeError:  # labels of several types
         return sorted(distinct, key=lambda label: (str(type(label)), str(label)))
 

@@ -117,7 +117,13 @@ def uniform_grid(low: float, high: float, n_atoms: int) -> Grid:
     array([-1.,  0.,  1.])
     """
     steps = np.linspace(0.0, 1.0, n_atoms)
-    return Grid(low * (1.0 - steps) + high * steps, (low, high))
+    atoms = low * (1.0 - steps) + high * steps
+    if not np.all(np.diff(atoms) > 0.0):
+        raise ValueError(
+            f"There are not {n_atoms} different numbers between the bounds {low!r} and {high!r}: widen them, "
+            "or ask for fewer atoms."
+        )
+    return Grid(atoms, (low, high))
 
 
 def make_grid(atoms: Any, bounds: Any, scores: FloatArray, weights: FloatArray | None = None) -> Grid:

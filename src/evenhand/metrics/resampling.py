@@ -48,8 +48,11 @@ def effective_sizes(members: Membership) -> tuple[FloatArray, FloatArray]:
 
 
 def _kish(weights: FloatArray) -> float:
-    squares = float(weights @ weights)
-    return float(weights.sum()) ** 2 / squares if squares > 0 else 0.0
+    largest = float(weights.max(initial=0.0))
+    if largest <= 0.0:
+        return 0.0
+    scaled = weights / largest  # only ratios count, and squares of tiny weights would vanish
+    return float(scaled.sum()) ** 2 / float(scaled @ scaled)
 
 
 def bootstrap_masses(
