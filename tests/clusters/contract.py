@@ -34,8 +34,9 @@ class ClusterContract:
 
     @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
     def test_the_model_is_that_of_fit(self, cluster, sizes):
-        expected = make_step().fit(FRAME["score"], FRAME[GROUPS])
-        found = fit_table(make_step(), cluster.frame(pieces(FRAME, sizes)), **NAMES)
+        # rows in another order take another way, to the same point if that is asked for
+        expected = make_step(tol=1e-11).fit(FRAME["score"], FRAME[GROUPS])
+        found = fit_table(make_step(tol=1e-11), cluster.frame(pieces(FRAME, sizes)), **NAMES)
         assert distance(found, expected, FRAME) <= 1e-8
         assert found.groups_.tolist() == GROUPS
 
@@ -148,8 +149,8 @@ class ClusterContract:
         with pytest.raises(ValueError, match=r"Partition 0, rows 0 to 1499: scores must hold numbers"):
             fit_table(make_step(), frame, scores="note", group_proba=GROUPS)
         single = FRAME.astype({"score": "float32", **dict.fromkeys(GROUPS, "float32")})
-        found = fit_table(make_step(), cluster.frame(pieces(single, SIZES["even"])), **NAMES)
-        expected = make_step().fit(single["score"], single[GROUPS])
+        found = fit_table(make_step(tol=1e-11), cluster.frame(pieces(single, SIZES["even"])), **NAMES)
+        expected = make_step(tol=1e-11).fit(single["score"], single[GROUPS])
         assert distance(found, expected, FRAME) <= 1e-8
 
     def test_what_a_lazy_frame_cannot_do_is_refused(self, cluster, tmp_path):
