@@ -5,6 +5,7 @@ import doctest
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import softmax
@@ -236,3 +237,26 @@ def test_the_guide_says_what_the_code_does(project_root):
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     found = doctest.testfile(str(page), module_relative=False, optionflags=flags)
     assert (found.failed, found.attempted > 8) == (0, True)
+
+
+def test_the_command_line_explains_without_a_loss_and_knows_the_marks_of_the_fit(run, tmp_path):
+    people = eh.datasets.make_population(600, n_groups=2, random_state=0)
+    table = pd.DataFrame(people.data, columns=list("abcd")).astype(object)
+    table.loc[::7, "a"] = "unknown"
+    rows, model = tmp_path / "rows.csv", tmp_path / "model.evenhand"
+    table.assign(y=people.target, g=people.sensitive_features).to_csv(rows, index=False)
+    fit = ("fit", rows, "-y", "y", "-s", "g", "--na", "unknown", "--confidence", "none", "-o", model)
+    assert run(*fit).code == 0
+    before = rows.read_bytes()
+    outcome = run("explain", model, rows, "-o", rows, "--force")
+    assert outcome.code == 2
+    assert "would be lost" in outcome.err
+    other = tmp_path / "other.csv"
+    other.write_text("mine")
+    assert run("explain", model, rows, "-o", other).code == 2
+    assert (rows.read_bytes(), other.read_text()) == (before, "mine")
+    assert run("explain", model, rows, "-o", other, "--force").code == 0
+    predicted = run("predict", model, rows, "--kind", "mean", "--keep", "none", "-o", tmp_path / "means.csv")
+    assert predicted.code == 0, predicted.err
+    found, expected = (pd.read_csv(path) for path in (other, tmp_path / "means.csv"))
+    np.testing.assert_allclose(found["predicted"], expected["mean"], rtol=1e-12)

@@ -54,7 +54,12 @@ def test_a_named_pipe_stays_one_and_its_reader_gets_the_bytes(tmp_path):
     assert files_of(tmp_path) == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a device")
+needs_devices = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can make a device"
+)
+
+
+@needs_devices
 def test_a_device_stays_one(tmp_path, made):
     null = tmp_path / "null"
     try:
@@ -107,6 +112,14 @@ def test_dev_stdout_and_a_dash_are_standard_output(made, tmp_path):
     assert page.startswith(b"<!doctype html>")
 
 
+def test_a_card_of_no_known_kind_is_refused_before_the_report_is_written(made, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    arguments = [str(made / "model.evenhand"), str(made / "rows.csv"), "-s", "group", "-o", str(page)]
+    assert main(["report", *arguments, "--card", "-"]) == 2
+    assert "--card is a file that ends in .md or .json: got -" in capsys.readouterr().err
+    assert not page.exists()
+
+
 def test_dev_stdout_adds_to_a_file_that_it_leads_to(tmp_path):
     code = "import evenhand._utils.atomic as atomic\nprint('said')\n"
     code += "with atomic.whole_file('/dev/stdout') as file: file.write(b'written')"
@@ -116,7 +129,7 @@ def test_dev_stdout_adds_to_a_file_that_it_leads_to(tmp_path):
     assert (tmp_path / "log").read_text() == "before\nsaid\nwritten"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a device")
+@needs_devices
 def test_a_full_device_is_an_error_that_names_it(made, tmp_path, capsys):
     full = tmp_path / "full"  # one of its own: a failure of this test as root would destroy the system's
     try:

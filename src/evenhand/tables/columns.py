@@ -171,7 +171,7 @@ def _parse_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _parse_moments(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Microseconds since 1970."""
     if pa.types.is_time(column.type) or pa.types.is_duration(column.type):
-        raise pa.ArrowNotImplementedError("a time of day is not a date")
+        raise pa.ArrowNotImplementedError("a time of day or a duration is not a date")
     try:
         moments = pc.cast(column, pa.timestamp("us"), safe=False)
     except pa.ArrowInvalid:  # text with nine digits after the second

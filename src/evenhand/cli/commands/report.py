@@ -1,17 +1,20 @@
 """`evenhand report`: a page that explains a model in a browser."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import evenhand
+from evenhand._utils.text import plain
 from evenhand.cli import options as opt
-from evenhand.cli.errors import ExitCode
+from evenhand.cli.errors import ExitCode, UsageError
 from evenhand.cli.measure import report_rule
 from evenhand.cli.models import load_model, rows_for
 from evenhand.cli.outputs import as_path, open_terminal
 from evenhand.cli.rates import read_rule
 from evenhand.cli.rows import Parts
+from evenhand.reporting.documents import CARDS
 from evenhand.tables.files import read_table
 from evenhand.tables.sources import open_source
 
@@ -64,6 +67,9 @@ def report(
 
     Give it rows that the model was not fitted on.
     """
+    for path in card or ():
+        if Path(path).suffix.lower() not in CARDS:
+            raise UsageError(f"--card is a file that ends in {' or '.join(CARDS)}: got {plain(path)}.")
     outputs = {"--output": output, "--card": card}
     terminal = open_terminal(outputs, [model, data, compare], force=force, quiet=quiet, as_json=as_json)
     source = open_source(data, format=input_format, delimiter=delimiter)
