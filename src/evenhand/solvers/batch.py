@@ -19,7 +19,7 @@ from evenhand.dual.band import Band
 from evenhand.dual.coarse import Coarse
 from evenhand.dual.curvature import hessian, hessian_work
 from evenhand.dual.objective import Evaluation, evaluate, optimality_error, penalty
-from evenhand.dual.operators import Cumulative, matrix
+from evenhand.dual.operators import Cumulative, Identity, matrix
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.rows import MemoryRows
 from evenhand.solvers.base import Solver
@@ -38,6 +38,7 @@ _SOFT_CURVATURE_ROWS, _FEW_CURVATURE_ROWS = 4096, 16_384
 _FEW_GROUPS = 4  # more are solved for together: smaller steps of beta then take less time in all
 _SOFT_TOL = 3e-3  # error at which beta goes on: the next one starts from ten times that
 _LINE_STEPS = 5  # lengths that are tried
+_REST = 1e-3  # of the damping of single atoms: holds what neighbours do alike
 _STEEP, _FARTHEST = 0.5, 64.0  # share of the first slope at which a whole step was too short; its longest
 _LEVEL = 0.25  # share of the first slope at which a length is good enough
 _FAST = 0.3  # factor by which a step should cut the error; a worse one asks for a better Hessian
@@ -55,6 +56,7 @@ class Stage:
     atoms: Coarse  # those of the problem, among all
     widening: float  # factor on the tolerances of all groups
     smoother: Band  # the metric of the damping
+    unit: float  # square of the largest entry of the operator
     is_soft: bool  # on the way to beta: its steps are slow for other reasons than their Hessian
 
 
@@ -212,9 +214,10 @@ class Batch(Solver[BatchState]):
             most = min(_SOFT_CURVATURE_ROWS, most)
         elif is_on_the_way or problem.rows.passes_are_cheap:
             most = min(_FEW_CURVATURE_ROWS, most)
-        n_rows = min(most, max(4096, self.curvature_work // hessian_work(problem)))
+        n_rows = min(most, max(_SOFT_CURVATURE_ROWS, self.curvature_work // hessian_work(problem)))
         widening = atoms.widening(problem)
-        return Stage(coarse, _stored(coarse, n_rows), tol, atoms, widening, _smoother(coarse), is_soft)
+        unit = float(np.abs(matrix(coarse.parity.operator)).max()) ** 2
+        return Stage(coarse, _stored(coarse, n_rows), tol, atoms, widening, _smoother(coarse), unit, is_soft)
 
     def _with_more_curvature(self, stage: Stage) -> Stage:
         """The stage with a Hessian on four times as many rows, for when the sample's is not good enough."""
@@ -256,15 +259,19 @@ def _carry(problem: DualProblem, start: FloatArray, binding: IntArray) -> FloatA
 
 
 def _smoother(problem: DualProblem) -> Band:
-    """Metric over Phi in which the tilts of neighbouring atoms move together."""
-    steps = np.diff(np.eye(problem.n_atoms), axis=0)
-    operator = problem.parity.operator
-    # Of sums up to each atom differences of tilts are all there is: their metric is a diagonal as it stands.
-    rest = 0.0 if isinstance(operator, Cumulative) else 1e-3
-    rows = matrix(operator)
-    metric: FloatArray = rows @ (steps.T @ steps + rest * np.eye(problem.n_atoms)) @ rows.T
-    metric /= max(float(np.diag(metric).max()), 1e-300)
-    return Band.of_matrix(metric).repeated(problem.n_groups)  # the same for every group
+    """Metric over Phi in which the tilts of neighbouring atoms move together, the same for every group."""
+    operator, n_atoms = problem.parity.operator, problem.n_atoms
+    if isinstance(operator, Cumulative):  # of sums up to each atom differences of tilts are all there is
+        metric = operator.scales[:, None] ** 2
+    elif isinstance(operator, Identity):
+        metric = np.tile([2.0 + _REST, -1.0], (n_atoms, 1))
+        metric[[0, -1], 0] -= 1.0
+        metric[-1, 1] = 0.0
+    else:
+        rows = matrix(operator)
+        steps = np.diff(rows, axis=1)
+        metric = Band.of_matrix(steps @ steps.T + _REST * (rows @ rows.T)).columns
+    return Band(metric / max(float(metric[:, 0].max()), 1e-300)).repeated(problem.n_groups)
 
 
 def _error(stage: Stage, state: BatchState) -> float:
@@ -297,8 +304,7 @@ def _newton_step(stage: Stage, state: BatchState) -> BatchState:
     problem = stage.problem
     curvature = hessian(stage.curvature_rows, state.point)
     # A policy that is all on one atom has no curvature; tilts of order one still need a scale.
-    unit = float(np.abs(matrix(problem.parity.operator)).max()) ** 2
-    largest = max(float(curvature.diagonal.max()), unit * min(1.0, problem.temperature))
+    largest = max(float(curvature.diagonal.max()), stage.unit * min(1.0, problem.temperature))
     damping = state.damping
     while damping < _MOST_DAMPING:
         model = curvature + stage.smoother * ((damping + _RIDGE) * largest)
