@@ -12,6 +12,7 @@ from time import perf_counter
 
 import numpy as np
 
+from benchmarks._support import verdict
 from evenhand._utils.validation import Rows
 from evenhand.datasets import make_population
 from evenhand.dual.costs import Squared
@@ -43,7 +44,7 @@ def measure(n_rows: int, n_groups: int, parity: str) -> None:
     result = run(Auto(), asked)
     seconds = perf_counter() - start
     size = f"{n_rows}:{n_groups}"
-    limit = f"  (at most {LIMITS[size]:g})" if size in LIMITS else ""
+    limit = f"  {verdict(seconds <= LIMITS[size])} (at most {LIMITS[size]:g})" if size in LIMITS else ""
     excess = float((asked.parity.norm.value(result.violation) - asked.slack).max())
     print(
         f"{parity:>5} {n_rows:>8} rows {n_groups:>3} groups {asked.n_atoms:>4} atoms: {seconds:8.2f} s,"
