@@ -2,8 +2,8 @@
 
 A cluster is a class with `frame(chunks)`, the same rows in these partitions; `shuffled(frame, n)`; `collect`,
 the rows of a lazy frame as pandas; `generations`, how far above a Python worker is what is to be killed; and
-`settings` with which its model is that of `fit` to 1e-8. Rows without an order, as Spark's, take another way to
-the optimum (Hessians are taken on other samples), so that they meet `fit` where both go all the way.
+`settings`, pairs with which its model is that of `fit` to 1e-8. Rows without an order, as Spark's, take
+another way to the optimum (Hessians are taken on other samples): they meet `fit` where both go all the way.
 """
 
 import logging
@@ -37,7 +37,7 @@ class ClusterContract:
 
     @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
     def test_the_model_is_that_of_fit(self, cluster, sizes):
-        step = make_step(**cluster.settings)
+        step = make_step(**dict(cluster.settings))
         expected = clone(step).fit(FRAME["score"], FRAME[GROUPS])
         found = fit_table(step, cluster.frame(pieces(FRAME, sizes)), **NAMES)
         assert distance(found, expected, FRAME) <= 1e-8
@@ -152,7 +152,7 @@ class ClusterContract:
         with pytest.raises(ValueError, match=r"Partition 0, rows 0 to 1499: scores must hold numbers"):
             fit_table(make_step(), frame, scores="note", group_proba=GROUPS)
         single = FRAME.astype({"score": "float32", **dict.fromkeys(GROUPS, "float32")})
-        step = make_step(**cluster.settings)
+        step = make_step(**dict(cluster.settings))
         found = fit_table(clone(step), cluster.frame(pieces(single, SIZES["even"])), **NAMES)
         expected = step.fit(single["score"], single[GROUPS])
         assert distance(found, expected, FRAME) <= 1e-8

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # what Dask warns of is its 
 
 class OnDask:
     generations = 0  # a worker of Dask's is a Python process
-    settings = {}
+    settings = ()
 
     def __init__(self, client):
         self.client = client

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # what Spark warns of is its
 
 class OnSpark:
     generations = 2  # a Python worker, the daemon that forked it, the executor
-    settings = {"tol": 1e-11}
+    settings = (("tol", 1e-11),)
 
     def __init__(self, session):
         self.session = session
