@@ -18,8 +18,9 @@ TORCH_MODULES = $(wildcard src/evenhand/*/torch_*.py src/evenhand/*/triton_*.py)
 demo: $(READY)
 	$(BIN)/python -m evenhand demo
 
+# Two processes, so that the libraries below take one thread each: more would wait for one another.
 test: $(READY)
-	$(BIN)/python -m pytest -m "not slow" -n 2 -q $(ARGS)
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 -q $(ARGS)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow -q $(ARGS)

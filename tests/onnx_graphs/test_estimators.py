@@ -15,7 +15,7 @@ from evenhand.calibration import Calibrator, JointCalibrator
 from evenhand.datasets import make_population
 from tests.notions import ESTIMATORS, fitted, people
 
-N_ROWS = 20_000
+N_ROWS = 100_000
 NEAR = 1e-9
 
 

@@ -13,7 +13,8 @@ from evenhand.dual.floors import RateFloor
 from evenhand.dual.imbalance import ImbalanceModel, stratum_sums
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.onnx_export.graph import Graph
-from evenhand.onnx_export.single import Pair, joined, linear, minus, number_pair, ratio, shares
+from evenhand.onnx_export.single import Pair, difference, joined, linear, minus, number_pair, ratio, shares
+from evenhand.onnx_export.single_costs import cost_pair
 
 LOWEST_LOGIT = {4: -80.0, 8: -690.0}  # of the likeliest atom's zero, by the bytes of a number
 
@@ -95,12 +96,12 @@ def _single_logits(graph: Graph, policy: SoftmaxPolicy, rows: StepRows) -> str:
         loadings, offset = np.concatenate([loadings, cost.loadings.T]), offset + cost.offset
         features.append(_single_features(graph, policy, rows))
     found = linear(graph, joined(graph, features), loadings, offset)
-    assert found.low is not None
-    lead = found.high
     if not is_linear:
-        lead = graph.op("Sub", lead, COSTS[type(policy.cost)](graph, policy, rows.scores))
+        found = difference(graph, found, cost_pair(graph, policy, _clipped(graph, policy, rows.scores)))
+    lead, rest = found.high, found.low
+    assert rest is not None
     top = graph.op("ReduceMax", lead, np.array([1]), keepdims=1)
-    whole = graph.op("Add", graph.op("Sub", lead, top), found.low)
+    whole = graph.op("Add", graph.op("Sub", lead, top), rest)
     return graph.op("Mul", whole, policy.temperature)
 
 

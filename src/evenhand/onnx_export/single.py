@@ -30,11 +30,34 @@ def single(values: FloatArray | float) -> FloatArray:
     return np.asarray(values, np.float32)
 
 
-def minus(graph: Graph, values: str, number: float) -> Pair:
-    """Values less a number."""
-    near = single(number)
+def minus(graph: Graph, values: str, numbers: FloatArray | float) -> Pair:
+    """Values less a number, or less each of several beside one another."""
+    near = single(numbers)
     high, low = _sum_and_error(graph, values, -near)
-    return Pair(high, graph.op("Sub", low, single(number - float(near))))
+    return Pair(high, graph.op("Sub", low, single(numbers - near.astype(np.float64))))
+
+
+def settled(graph: Graph, values: Pair) -> Pair:
+    """The same sums, where the first number has the sign of the sum and is as near to it as can be."""
+    assert values.low is not None
+    return Pair(*_sum_and_error(graph, values.high, values.low))
+
+
+def difference(graph: Graph, one: Pair, other: Pair) -> Pair:
+    """One pair less another."""
+    assert one.low is not None
+    assert other.low is not None
+    high, left = _sum_and_error(graph, one.high, graph.op("Neg", other.high))
+    return Pair(high, graph.op("Add", graph.op("Sub", one.low, other.low), left))
+
+
+def square(graph: Graph, values: Pair) -> Pair:
+    """Each value times itself."""
+    high = graph.op("Mul", values.high, values.high)
+    low = _product_error(graph, values.high, values.high, high)
+    if values.low is not None:
+        low = graph.op("Add", low, graph.op("Mul", graph.op("Mul", values.high, values.low), single(2.0)))
+    return Pair(high, low)
 
 
 def ratio(graph: Graph, values: Pair, divisor: Pair) -> Pair:
