@@ -34,7 +34,7 @@ import evenhand as eh
 from evenhand.datasets import make_population
 from tests.onnx_graphs.graphs import column_inputs
 
-N_FIT, N_ROWS = 800, 20_000
+N_FIT, N_ROWS = 800, 100_000
 NEAR = 1e-9  # of a probability: far below what is asked for, 1e-6
 ANSWERS = ["pmf", "mean", "median", "draw"]
 
