@@ -233,7 +233,7 @@ def test_the_command_line_tells_the_same(run, tmp_path):
 
 
 def test_the_guide_says_what_the_code_does(project_root):
-    page = project_root / "docs" / "explaining.md"
+    page = project_root / "docs" / "how-to" / "explaining.md"
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     found = doctest.testfile(str(page), module_relative=False, optionflags=flags)
     assert (found.failed, found.attempted > 8) == (0, True)

@@ -45,7 +45,7 @@ def test_the_page_s_examples_print_what_it_says(project_root):
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         found = doctest.testfile(
-            str(project_root / "docs" / "groups.md"), module_relative=False, optionflags=flags
+            str(project_root / "docs" / "how-to" / "groups.md"), module_relative=False, optionflags=flags
         )
     assert found.attempted >= 20
     assert found.failed == 0
@@ -482,5 +482,5 @@ def test_the_promise_to_new_people_is_kept_on_average_whatever_is_known_of_the_g
         model.fit(rows.data, rows.target, **KNOWLEDGE[known](rows, other))
         distances.append(max(metrics.ks_unfairness(model.predict_pmf(new.data), new.group_proba).values()))
     error = np.std(distances) / np.sqrt(len(distances))
-    print(f"{known}: {np.mean(distances):.4f}, standard error {error:.4f}")  # noqa: T201  for docs/groups.md
+    print(f"{known}: {np.mean(distances):.4f}, standard error {error:.4f}")  # noqa: T201  for docs/how-to/groups.md
     assert np.mean(distances) <= 0.06 + 2.0 * error

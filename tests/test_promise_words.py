@@ -56,7 +56,7 @@ def model(rows):
 
 def test_the_page_s_examples_print_what_it_says(project_root):
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    page = project_root / "docs" / "promise.md"
+    page = project_root / "docs" / "concepts" / "promise.md"
     found = doctest.testfile(str(page), module_relative=False, optionflags=flags)
     assert found.attempted >= 8
     assert found.failed == 0
