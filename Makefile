@@ -13,7 +13,7 @@ BOUNDS_TESTS ?= tests/test_cli.py tests/test_modelfile.py tests/test_modelfile_e
 	tests/test_postprocessor.py tests/test_first_hour.py tests/test_labels.py
 TORCH_MODULES = $(wildcard src/evenhand/*/torch_*.py src/evenhand/*/triton_*.py)
 
-.PHONY: demo test test-slow test-torch test-spark test-dask test-onnx test-mlflow test-lowest test-newest hashes audit sbom wheel lint bench fuzz mutants reproduce clean
+.PHONY: demo test test-slow test-torch test-spark test-dask test-onnx test-mlflow test-lowest test-newest hashes audit sbom wheel lint bench docs fuzz mutants reproduce clean
 
 demo: $(READY)
 	$(BIN)/python -m evenhand demo
@@ -75,6 +75,11 @@ lint: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks $(ONLY)
 
+# The site, in docs/_build/html/index.html: examples are run, and a warning is an error. ARGS="-D plot_gallery=0" for a quick look.
+docs: .venv-docs/.ready
+	OMP_NUM_THREADS=1 .venv-docs/bin/python -m sphinx -b html -W --keep-going -q $(ARGS) docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
+
 # Hostile files, tables and calls, seconds of each by default: make fuzz ARGS="--seconds 3600", ARGS="functions --cases 100000"
 fuzz: $(READY)
 	$(BIN)/python -m fuzz $(ARGS)
@@ -88,7 +93,7 @@ reproduce: $(READY)
 	$(BIN)/python -m reproduction $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(TORCH_VENV) .venv-spark .venv-dask .venv-onnx .venv-mlflow .venv-lowest .venv-newest-* .venv-supply evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TORCH_VENV) .venv-spark .venv-dask .venv-onnx .venv-mlflow .venv-docs .venv-lowest .venv-newest-* .venv-supply evenhand-demo build dist docs/_build docs/gallery docs/reference/generated docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks demos fuzz reproduction -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): constraints.txt pyproject.toml

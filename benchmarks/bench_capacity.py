@@ -2,7 +2,7 @@
 
 `python -m benchmarks capacity` measures what this environment has: the kernels always, Dask in that of `make
 test-dask`, Spark in that of `make test-spark`. `python -m benchmarks.bench_capacity docs/results` keeps the
-figures of docs/capacity.md there, of which docs/make_capacity_figure.py makes the picture.
+figures of docs/reference/capacity.md there, of which docs/make_capacity_figure.py makes the picture.
 
 A pass is one evaluation of the dual over all rows: m = 201 atoms, beta = 10 000, on clusters K = 2 groups.
 Their workers have one thread each; rows are made on them. Times are the smallest of a few, as other work may

@@ -1,4 +1,4 @@
-"""What parity costs without the group at prediction time, and with it: the table of docs/rates.md.
+"""What parity costs without the group at prediction time, and with it: the table of docs/how-to/rates.md.
 
 EVENHAND_DATA=... python demos/aware_price.py
 """

@@ -1,4 +1,4 @@
-"""What parity above a few thresholds costs, beside that of the whole distribution: for docs/notions.md.
+"""What parity above a few thresholds costs, beside the whole distribution's: for docs/concepts/notions.md.
 
 EVENHAND_DATA=... python demos/threshold_price.py
 """

@@ -1,4 +1,4 @@
-"""Draw the picture of docs/capacity.md from what benchmarks/bench_capacity.py measured, and print its table.
+"""Draw the picture of docs/reference/capacity.md from what bench_capacity.py measured, and print its table.
 
 Run it as `python docs/make_capacity_figure.py [folder]`. The model is `seconds` below.
 """

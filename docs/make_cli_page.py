@@ -1,4 +1,4 @@
-"""Run the commands of docs/cli.md in an empty folder, and write what they print into the page.
+"""Run the commands of docs/reference/cli.md in an empty folder, and write what they print into the page.
 
 The table of the demo goes into the README, too. Run it as
 
@@ -13,8 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-PAGE = Path(__file__).parent / "cli.md"
-README = PAGE.parents[1] / "README.md"
+PAGE = Path(__file__).parent / "reference" / "cli.md"
+README = PAGE.parents[2] / "README.md"
 TABLE = re.compile(r"  group    rows .*?(?=```|Largest)", re.DOTALL)  # the demo's, the first on both pages
 EXAMPLE = re.compile(r"```console\n\$ evenhand (?P<command>.*?)\n(?P<output>.*?)```", re.DOTALL)
 

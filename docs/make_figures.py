@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/plots.md from the paper's data sets, in colour, or in grey to check the print.
+"""Draw the pictures of docs/how-to/plots.md from the paper's data sets, in colour, or in grey for the print.
 
 Run it as `python docs/make_figures.py [folder] [--grey]`; EVENHAND_DATA names the folder of the data.
 """

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/notions.md: what each notion of parity does to decisions, and what it leaves.
+"""Draw the pictures of docs/concepts/notions.md: what each notion does to decisions, and what it leaves.
 
 Run it as `python docs/make_notion_figures.py [folder]`. The population is synthetic, so that all is known.
 """

@@ -1,4 +1,4 @@
-"""Make the report of docs/report.md on the law school data, and the picture of it for the README.
+"""Make the report of docs/how-to/report.md on the law school data, and the picture of it for the README.
 
 Run it as `python docs/make_report_picture.py [folder]`; EVENHAND_DATA names the folder of the data. It takes
 the extras `report` and `browser`, and a Chromium.

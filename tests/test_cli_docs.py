@@ -1,4 +1,4 @@
-"""Every example of docs/cli.md is run as it stands, in its order, and prints what the page says."""
+"""Every example of docs/reference/cli.md is run as it stands, in its order, and prints what the page says."""
 
 import doctest
 import re
@@ -10,7 +10,7 @@ FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 def test_the_examples_of_the_page_print_what_it_says(run, project_root, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    examples = list(EXAMPLE.finditer((project_root / "docs" / "cli.md").read_text()))
+    examples = list(EXAMPLE.finditer((project_root / "docs" / "reference" / "cli.md").read_text()))
     assert len(examples) >= 7
     for example in examples:
         outcome = run(*shlex.split(example["command"]))
@@ -22,7 +22,7 @@ def test_the_examples_of_the_page_print_what_it_says(run, project_root, tmp_path
 
 
 def test_the_readme_s_table_is_that_of_the_demo(project_root):
-    demo = next(EXAMPLE.finditer((project_root / "docs" / "cli.md").read_text()))
+    demo = next(EXAMPLE.finditer((project_root / "docs" / "reference" / "cli.md").read_text()))
     assert demo["command"] == "demo"
     table = re.search(r"```\n(  group    rows .*?)```", (project_root / "README.md").read_text(), re.DOTALL)
     assert table[1] in demo["output"]
@@ -32,6 +32,6 @@ def test_the_page_tells_every_exit_code_and_every_command(project_root):
     from evenhand.cli.app import app
     from evenhand.cli.errors import ExitCode
 
-    page = (project_root / "docs" / "cli.md").read_text()
+    page = (project_root / "docs" / "reference" / "cli.md").read_text()
     assert {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)} == set(map(int, ExitCode))
     assert all(f"| `{command.name}` |" in page for command in app.registered_commands)

@@ -1,4 +1,4 @@
-"""Notions and costs from outside the package, as docs/extending.md prints them, taken all the way."""
+"""Notions and costs from outside the package, as docs/how-to/extending.md prints them, taken all the way."""
 
 import importlib
 import re
@@ -26,7 +26,7 @@ BETA = 20_000.0
 @pytest.fixture(scope="module")
 def sections(project_root):
     """Blocks of code of each section, as (language, text)."""
-    page = (project_root / "docs" / "extending.md").read_text()
+    page = (project_root / "docs" / "how-to" / "extending.md").read_text()
     parts = (part.partition("\n") for part in page.split("\n## ")[1:])
     return {title: re.findall(r"```(\w+)\n(.*?)```", text, re.DOTALL) for title, _, text in parts}
 

@@ -187,7 +187,8 @@ def test_parts_of_a_class_from_outside_come_back():
 
 
 def test_the_class_of_the_format_s_page_takes_part(project_root):
-    page = (project_root / "docs" / "model-file.md").read_text().partition("## A class of your own")[2]
+    words = (project_root / "docs" / "reference" / "model-file.md").read_text()
+    page = words.partition("## A class of your own")[2]
     code = page.partition("```python\n")[2].partition("```")[0]
     space = {"__name__": "mymodule"}
     exec(code, space)

@@ -148,16 +148,16 @@ def test_the_distance_to_the_scores_is_not_called_what_the_error_is_called(name)
 
 PAGES = (
     "README.md",
-    "docs/certificates.md",
-    "docs/cli.md",
-    "docs/notions.md",
-    "docs/out-of-core.md",
-    "docs/plots.md",
-    "docs/promise.md",
-    "docs/report.md",
+    "docs/concepts/certificates.md",
+    "docs/reference/cli.md",
+    "docs/concepts/notions.md",
+    "docs/how-to/out-of-core.md",
+    "docs/how-to/plots.md",
+    "docs/concepts/promise.md",
+    "docs/how-to/report.md",
     "docs/reproduction.md",
-    "docs/solvers.md",
-    "docs/streams.md",
+    "docs/concepts/solvers.md",
+    "docs/how-to/streams.md",
 )
 
 

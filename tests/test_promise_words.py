@@ -1,6 +1,5 @@
 """What new people are promised, in words: of the promise itself, of models, of reports and of cards."""
 
-import doctest
 import re
 import warnings
 from dataclasses import replace
@@ -52,14 +51,6 @@ def fitted(rows, **settings):
 @pytest.fixture(scope="module")
 def model(rows):
     return fitted(rows[0], confidence=0.9)
-
-
-def test_the_page_s_examples_print_what_it_says(project_root):
-    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    page = project_root / "docs" / "promise.md"
-    found = doctest.testfile(str(page), module_relative=False, optionflags=flags)
-    assert found.attempted >= 8
-    assert found.failed == 0
 
 
 def test_the_promise_tells_what_was_asked_what_is_expected_and_what_chance_shows():

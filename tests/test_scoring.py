@@ -111,7 +111,7 @@ def test_pipelines_and_other_models_and_metrics():
 
 
 def test_the_recipe_of_the_docs_runs_as_it_stands(project_root):
-    page = (project_root / "docs" / "search.md").read_text()
+    page = (project_root / "docs" / "how-to" / "search.md").read_text()
     names = {}
     with threadpool_limits(1, user_api="openmp"):  # threads of trees wait for each other on a busy machine
         exec(page.split("```python\n")[1].split("```")[0], names)

@@ -13,6 +13,8 @@ __all__ = [
     "InterruptWarning",
     "LevellingWarning",
     "NothingAskedWarning",
+    "NumbersAsGroupsWarning",
+    "OutlierWarning",
     "PriceWarning",
     "PriorWarning",
     "PromiseWarning",

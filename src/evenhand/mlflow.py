@@ -1,6 +1,6 @@
 """Models in MLflow: logged from the safe model file, served as any other `pyfunc` model.
 
-It needs MLflow: `pip install 'evenhand[mlflow]'`. docs/mlflow.md goes the whole way.
+It needs MLflow: `pip install 'evenhand[mlflow]'`. docs/how-to/mlflow.md goes the whole way.
 """
 
 import os
@@ -86,7 +86,7 @@ def save_model(
     extra_pip_requirements, code_paths : list of str
         More packages to install, and files or folders with code of your own to carry along.
     trusted : list of str
-        Types in the model file that you vouch for (docs/model-file.md), for whoever serves the folder.
+        Types in the file that you vouch for, for whoever serves the folder (docs/reference/model-file.md).
     metadata : dict, default=None
     mlflow_model : mlflow.models.Model, default=None
         Filled in; `log_model` passes it.
@@ -269,7 +269,7 @@ def _save_checked(model: Model, path: Path, trusted: Sequence[str]) -> None:
     except UntrustedTypesError as error:
         raise ValueError(
             f"The model file holds types that nobody trusts unasked. If you know where they come from, pass "
-            f"trusted={sorted(error.types)!r}, for whoever serves it (docs/model-file.md)."
+            f"trusted={sorted(error.types)!r}, for whoever serves it (docs/reference/model-file.md)."
         ) from error
 
 

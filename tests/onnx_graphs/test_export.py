@@ -201,7 +201,7 @@ def test_columns_may_be_called_as_outputs_are_but_not_as_inputs(data, tmp_path):
 
 def test_the_page_s_example_runs(project_root, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    page = (project_root / "docs" / "onnx.md").read_text()
+    page = (project_root / "docs" / "how-to" / "onnx.md").read_text()
     names = {}
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert blocks

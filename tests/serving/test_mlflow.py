@@ -237,7 +237,7 @@ def test_a_request_chooses_its_answer_where_no_example_was_logged(people, regres
 
 
 def test_csv_changes_floats_on_their_way(people, regressor):
-    """As docs/mlflow.md warns: MLflow reads CSV with the quick parser of pandas, off by a last digit."""
+    """As docs/how-to/mlflow.md warns: MLflow reads CSV with pandas' quick parser, off by a last digit."""
     from mlflow.pyfunc.scoring_server import parse_csv_input  # which warns where it is imported
 
     numbers, X = list("abcd"), people[0]

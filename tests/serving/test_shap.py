@@ -1,4 +1,4 @@
-"""SHAP on evenhand's predictions, as docs/explaining.md has it (`make test-mlflow` has shap)."""
+"""SHAP on evenhand's predictions, as docs/how-to/explaining.md has it (`make test-mlflow` has shap)."""
 
 import numpy as np
 import pytest

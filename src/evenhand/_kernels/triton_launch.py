@@ -18,7 +18,7 @@ FAR_ATOM = 1e15  # where atoms stand that fill up a tile: their power is zero, a
 FAR_LOGIT = 1e30  # the same for negative logits
 
 # Measured on an H200: the more rows a program holds, the better, as long as all is in registers, and the
-# fewer lanes share a row, the fewer shuffles it takes to reduce it (docs/gpu.md).
+# fewer lanes share a row, the fewer shuffles it takes to reduce it (docs/how-to/gpu.md).
 _FUSED = (
     (32, 4),
     (16, 4),

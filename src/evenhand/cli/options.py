@@ -125,8 +125,8 @@ Solver = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="How the parity step is solved: batch, lbfgs, lp, one of the paper's (docs/solvers.md), or the "
-        "name of a --plugin's.",
+        help="How the parity step is solved: batch, lbfgs, lp, a paper's method (docs/concepts/solvers.md), "
+        "or the name of a --plugin's.",
         show_default="auto",
     ),
 ]
@@ -135,7 +135,8 @@ Plugin = Annotated[
     typer.Option(
         "--plugin",
         metavar="MODULE",
-        help="Python module to import first, that registers notions, costs or solvers (docs/extending.md).",
+        help="Python module to import first, that registers notions, costs or solvers "
+        "(docs/how-to/extending.md).",
         callback=import_plugins,
         is_eager=True,
     ),
@@ -190,7 +191,7 @@ Force = Annotated[
 ]
 Trust = Annotated[
     list[str] | None,
-    typer.Option(help="Full name of a type in the model file that you vouch for (docs/model-file.md)."),
+    typer.Option(help="Full name of a type in the file that you vouch for (docs/reference/model-file.md)."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for machines.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No tables, notes or bars.")]

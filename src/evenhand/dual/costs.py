@@ -27,7 +27,7 @@ class Cost(Stored, ABC):
     One of your own needs `table` alone; make it a frozen dataclass. `unit`, `model` and `rows` take the
     table as it is: one feature for each atom. Rows then hold n_atoms numbers, and a pass takes n_atoms
     products for each atom, where the squared cost takes one (`benchmarks/bench_costs.py` has what that
-    comes to). docs/extending.md takes a cost all the way.
+    comes to). docs/how-to/extending.md takes a cost all the way.
     """
 
     __slots__ = ()

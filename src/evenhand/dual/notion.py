@@ -46,7 +46,7 @@ class ParityNotion(Stored, ABC):
     """What has to agree between each group and everybody, on any atoms, and how to tell of it.
 
     One of your own has a `name` and an `operator`; all else has a default. Make it a frozen dataclass:
-    models compare notions with `==`. docs/extending.md takes one all the way.
+    models compare notions with `==`. docs/how-to/extending.md takes one all the way.
 
     Attributes
     ----------

@@ -80,7 +80,7 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
             Group of each row; of several columns, every combination that is there is a group. A row without
             one (None, NaN) teaches the outcome, and serves the parity step like a row of `X_unlabeled`. Two
             or more columns of floats that sum to one are probabilities of groups, and the columns' names
-            the groups: each row then counts in all of them, with a `ProxyWarning` (docs/groups.md).
+            the groups: each row then counts in all of them, with a `ProxyWarning` (docs/how-to/groups.md).
         X_unlabeled : like X, default=None
             Rows for the parity step: no outcome and no group is needed. Without it the rows of X serve,
             each scored by models that were fitted on the other folds (`cv`).

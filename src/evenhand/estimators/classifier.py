@@ -86,7 +86,7 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         Key of the draws of `predict`, seed of the folds and of the stochastic solvers. None is a fixed
         public key: pass an integer of your own, and keep it, where nobody should foresee a draw.
     device : str or None, default=None
-        Where the parity step is solved, such as "cuda" (docs/gpu.md); the models stay where they are.
+        Where the parity step is solved, such as "cuda" (docs/how-to/gpu.md); the models stay where they are.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         The parity step; its atoms 0, 1, ... stand for `classes_`.
     groups_ : array of shape (n_groups,)
     group_knowledge_ : GroupKnowledge
-        Of how many rows the group was known, and how (docs/groups.md).
+        Of how many rows the group was known, and how (docs/how-to/groups.md).
     certificate_ : Certificate
         What was reached on the rows of the parity step, by the given probabilities, and what new people are
         promised (`certificate_.promise`).

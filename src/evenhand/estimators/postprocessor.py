@@ -92,7 +92,7 @@ class ParityPostprocessor(PartialFit):
         difference of the average prediction, in the units of the scores, "tv" the total variation
         distance, and "w1" the Wasserstein-1 distance, in the units of the scores;
         `evenhand.Thresholds([...])` the difference of the shares above these alone, and "thresholds" of that
-        above the median of the scores. Others can be added (docs/extending.md).
+        above the median of the scores. Others can be added (docs/how-to/extending.md).
     epsilon : float, array of shape (n_groups,) or dict, default=0.05
         Tolerance on the distance of a group to everybody, not to another group (which is up to twice it, and
         what fairlearn tells): one for all groups, one for each, or by group label. Zero is allowed.
@@ -139,8 +139,8 @@ class ParityPostprocessor(PartialFit):
         Key of the draws of `predict`, and seed of the stochastic solvers. None is a fixed public key: pass
         an integer of your own, and keep it to yourself, where nobody should foresee a draw.
     device : str or None, default=None
-        Where `fit` sums over its rows, such as "cuda" (docs/gpu.md). None: tensors where they are, and all
-        else by the compiled loops of the CPU.
+        Where `fit` sums over its rows, such as "cuda" (docs/how-to/gpu.md). None: tensors where they are, and
+        all else by the compiled loops of the CPU.
 
     Attributes
     ----------

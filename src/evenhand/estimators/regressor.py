@@ -65,8 +65,8 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
         Whom epsilon is for. "auto" and "average": new people of the true groups are expected to see it, on
         average over samples; 0.9, say: they see no more with that probability, an estimate, or proved where
         `fit` is given rows set aside (`X_calibration`); None: it holds on the rows of the parity step, for
-        the group probabilities of the models, as the paper has it (docs/promise.md). Where it cannot be
-        promised there is a `PromiseWarning` that says what can be.
+        the group probabilities of the models, as the paper has it (docs/concepts/promise.md). Where it cannot
+        be promised there is a `PromiseWarning` that says what can be.
     aware : bool, default=False
         Use the group itself at prediction time. For those who may, and for comparison: `predict` then
         needs `sensitive_features`.
@@ -88,7 +88,7 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
         Key of the draws of `predict`, seed of the folds and of the stochastic solvers. None is a fixed
         public key: pass an integer of your own, and keep it, where nobody should foresee a draw.
     device : str or None, default=None
-        Where the parity step is solved, such as "cuda" (docs/gpu.md); the models stay where they are.
+        Where the parity step is solved, such as "cuda" (docs/how-to/gpu.md); the models stay where they are.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
         What can be predicted.
     groups_ : array of shape (n_groups,)
     group_knowledge_ : GroupKnowledge
-        Of how many rows the group was known, and how (docs/groups.md).
+        Of how many rows the group was known, and how (docs/how-to/groups.md).
     certificate_ : Certificate
         What was reached on the rows of the parity step, how well calibrated the group probabilities are
         (`certificate_.calibration`), and what new people are promised (`certificate_.promise`).

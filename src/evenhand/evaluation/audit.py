@@ -264,7 +264,8 @@ def audit(
     sensitive_features : array or data frame of shape (n,) or (n, n_columns)
         Group of each row; of several columns, every combination that is there is a group. Rows whose group is
         missing are counted, and left out. Or, where the group is not known, the probability of each, columns
-        of floats that sum to one in every row: then what these may hide is measured, too (docs/groups.md).
+        of floats that sum to one in every row: then what these may hide is measured, too
+        (docs/how-to/groups.md).
     y : array of shape (n,), optional
         Observed targets; without them there is no risk.
     baseline : array of shape (n,) or (n, n_atoms), optional

@@ -147,7 +147,7 @@ def explain(
 
     and nothing else: the pushes add up to the whole tilt, and with the multipliers of a group at zero its
     push is gone. So the answer is exact, for the step; which features made the score and the group
-    probabilities is a question to the two models (docs/explaining.md).
+    probabilities is a question to the two models (docs/how-to/explaining.md).
 
     Parameters
     ----------

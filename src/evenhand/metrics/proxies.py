@@ -6,8 +6,8 @@ together is not: the share of a cell's people who are in group s *and* have a pr
 
     between max(0, tau_s + P(A | z) - 1) and min(tau_s, P(A | z))
 
-(Frechet's bounds), and anything between can be. What is known of the cells adds up: docs/groups.md has the
-derivation, in which cells need not be those of Z itself.
+(Frechet's bounds), and anything between can be. What is known of the cells adds up: docs/how-to/groups.md has
+the derivation, in which cells need not be those of Z itself.
 """
 
 from collections.abc import Hashable, Iterator

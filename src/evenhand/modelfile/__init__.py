@@ -1,4 +1,4 @@
-"""A model in one file that never runs code when it is opened (docs/model-file.md).
+"""A model in one file that never runs code when it is opened (docs/reference/model-file.md).
 
 >>> import tempfile, pathlib, numpy as np
 >>> from evenhand import ParityPostprocessor

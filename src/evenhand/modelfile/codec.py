@@ -2,8 +2,8 @@
 
 JSON's own null, true, false, text, lists, finite floats and integers up to 2^53 stand for themselves.
 Anything else is an object with one key, its kind: `{"tuple": [...]}`, `{"array": "arrays/0.npy"}`. The
-kinds are listed in docs/model-file.md. Floats are exact: `repr` gives the shortest text that reads back
-as the same float, and those that JSON does not know are written as their bits.
+kinds are listed in docs/reference/model-file.md. Floats are exact: `repr` gives the shortest text that reads
+back as the same float, and those that JSON does not know are written as their bits.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""Save a model to one file, and load it again (docs/model-file.md describes the format)."""
+"""Save a model to one file, and load it again (docs/reference/model-file.md describes the format)."""
 
 import json
 import os

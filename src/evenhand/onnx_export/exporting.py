@@ -63,8 +63,8 @@ def export_onnx(
     columns: one input `X` where all of them are numbers, and one input for each column by its name where some
     hold text, in which empty text stands for a missing value. Where a model inside has no form in ONNX, the
     parity step is written alone, with a `StepAloneWarning`; a `SinglePrecisionWarning` names parts that ONNX
-    has in single precision alone. Answers are those of the model itself (docs/onnx.md tells how near). The
-    file appears whole or not at all.
+    has in single precision alone. Answers are those of the model itself (docs/how-to/onnx.md tells how near).
+    The file appears whole or not at all.
 
     Parameters
     ----------

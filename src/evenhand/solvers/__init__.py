@@ -59,7 +59,7 @@ SOLVERS: dict[str, Factory] = {}
 def register_solver(name: str, factory: Factory) -> None:
     """Let `solver=name` stand for `factory(tol=..., max_iter=..., random_state=...)`.
 
-    `max_iter` is None where the user leaves it to the solver. See docs/extending.md.
+    `max_iter` is None where the user leaves it to the solver. See docs/how-to/extending.md.
     """
     SOLVERS[name] = factory
 

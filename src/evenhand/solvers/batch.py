@@ -4,7 +4,7 @@ Each step minimises the exact second-order model of the smooth part plus the pen
 that asks neighbouring atoms to move together, and goes as far that way as the objective falls. Cold starts
 climb a ladder: first a few thousand rows and few atoms at a low beta, then beta up to its value and all
 atoms, then more and more rows, each stage from the last one's solution and only as precise as its sample
-deserves. What lost against it is in `docs/solvers.md`.
+deserves. What lost against it is in `docs/concepts/solvers.md`.
 """
 
 from collections.abc import Callable

@@ -64,7 +64,7 @@ def fit_table(
         A CSV, Parquet or Arrow file, or a folder of them, of which only the columns that are needed are
         read; "-" is standard input. Scores, probabilities and features of CSV files must be numbers. Chunks
         are frames, arrays of features, or tuples (scores, group_proba). The rows of a frame of Spark or Dask
-        stay on its cluster (docs/clusters.md), and `n_passes_` tells how often they were passed over.
+        stay on its cluster (docs/how-to/clusters.md), and `n_passes_` tells how often they were passed over.
     columns : list of str, default=None
         Features of an estimator; None is those that it was fitted with.
     scores : str or list of str, default=None

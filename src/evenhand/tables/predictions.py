@@ -100,7 +100,7 @@ def predict_table(
     """Write the predictions of a table to a file, block by block, and return the number of rows.
 
     Of a frame of Spark or Dask nothing is computed or written: what is returned is a lazy frame of the kept
-    columns and the predictions, to be written or gone on with as any other (docs/clusters.md).
+    columns and the predictions, to be written or gone on with as any other (docs/how-to/clusters.md).
 
     The file appears whole or not at all: an error, Ctrl-C or a kill leaves what was at `target` before; the
     next call removes what a killed one left beside it. Draws are those of `predict` on all rows at once.

@@ -57,8 +57,8 @@ def explain(
 ) -> int:
     """Tell what moved each person: the score, the prediction, and which group's constraint pushed where.
 
-    Exact for the parity step; docs/explaining.md has what the numbers mean. Rows are numbered from 1 where no
-    column says who they are.
+    Exact for the parity step; docs/how-to/explaining.md has what the numbers mean. Rows are numbered from 1
+    where no column says who they are.
     """
     if rows < 0:
         raise UsageError(f"--rows is a number of people, 0 or more: got {rows}.")

@@ -1,0 +1,242 @@
+"""The site, without Sphinx: public names have their place, pages are reached, links lead somewhere."""
+
+import importlib
+import inspect
+import re
+import tomllib
+from collections import deque
+from functools import cache
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
+
+import pytest
+
+import evenhand as eh
+from tests.test_page_blocks import PAGES
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="the docs are not part of this copy")
+
+PUBLIC = (
+    *("baselines", "calibration", "certificates", "costs", "datasets", "exceptions", "history", "metrics"),
+    *("mlflow", "modelfile", "outofcore", "parity", "plots", "river", "scoring", "solvers"),
+)
+BLOCK = re.compile(r"^( *)(```+|~~~+)(.*?)\n(.*?)^\1\2 *$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"!?\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)")
+MADE = ("gallery/", "reference/generated/")  # by Sphinx
+# Blocks of Python that no doctest runs, and what runs them instead, or makes the same calls where it takes a
+# cluster, a GPU or a server.
+RUN_ELSEWHERE = {
+    **dict.fromkeys(PAGES, "tests/test_page_blocks.py"),
+    "how-to/clusters.md": "tests/clusters/test_dask.py",
+    "how-to/extending.md": "tests/test_extending.py",
+    "how-to/explaining.md": "tests/serving/test_shap.py",
+    "how-to/gpu.md": "tests/test_torch.py",
+    "how-to/mlflow.md": "tests/serving/test_mlflow.py",
+    "how-to/onnx.md": "tests/onnx_graphs/test_export.py",
+    "how-to/search.md": "tests/test_scoring.py",
+}
+
+
+def pages():
+    return sorted(
+        path.relative_to(DOCS).as_posix()
+        for path in DOCS.rglob("*.md")
+        if not path.relative_to(DOCS).as_posix().startswith(("_", *MADE))
+    )
+
+
+@cache
+def read(page):
+    return (DOCS / page).read_text()
+
+
+def prose(page):
+    """The page without its blocks and spans of code."""
+    return re.sub(r"`[^`\n]*`", "", BLOCK.sub("", read(page)))
+
+
+def headings(page):
+    """Anchors of the page, as GitHub has them: lower case, without marks, with hyphens for blanks."""
+    titles = re.findall(r"^#+ +(.*?) *$", BLOCK.sub("", read(page)), re.MULTILINE)
+    words = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).lower() for title in titles)
+    return {re.sub(r"[^\w\- ]", "", each).replace(" ", "-") for each in words}
+
+
+def links(page):
+    """Targets within the docs, as (page or file, anchor)."""
+    here = PurePosixPath(page).parent
+    for target in LINK.findall(prose(page)):
+        if re.match(r"\w+:", target) is None:
+            path, _, anchor = target.partition("#")
+            yield (normal(here / path) if path else page), anchor
+
+
+def normal(path):
+    return PurePosixPath(*_resolved(path.parts)).as_posix()
+
+
+def _resolved(parts):
+    kept = []
+    for part in parts:
+        if part == ".." and kept and kept[-1] != "..":
+            kept.pop()
+        else:
+            kept.append(part)
+    return kept
+
+
+def contents(page):
+    """Pages in the page's tables of contents."""
+    here = PurePosixPath(page).parent
+    for _, _, kind, text in BLOCK.findall(read(page)):
+        if kind.strip() == "{toctree}":
+            entries = [line.strip() for line in text.splitlines()]
+            for entry in (each for each in entries if each and not each.startswith(":")):
+                name = re.sub(r".*<(.*)>", r"\1", entry)
+                if "*" in name:
+                    yield from (each for each in pages() if PurePosixPath(each).match(f"{here}/{name}.md"))
+                else:
+                    yield f"{normal(here / name)}.md"
+
+
+def clicks():
+    """How many clicks away each page is from the first."""
+    found, waiting = {"index.md": 0}, deque(["index.md"])
+    while waiting:
+        page = waiting.popleft()
+        for other in (*contents(page), *(target for target, _ in links(page))):
+            if other.endswith(".md") and other not in found and (DOCS / other).is_file():
+                found[other] = found[page] + 1
+                waiting.append(other)
+    return found
+
+
+def public_names():
+    """Full names of what may be imported from the public modules."""
+    names = {f"evenhand.{name}" for name in eh.__all__ if not inspect.ismodule(getattr(eh, name))}
+    for home in PUBLIC:
+        module = getattr(eh, home) if home in eh.__all__ else importlib.import_module(f"evenhand.{home}")
+        own = (
+            name
+            for name, value in vars(module).items()
+            if getattr(value, "__module__", None) == module.__name__ and not name.startswith("_")
+        )
+        names |= {f"evenhand.{home}.{name}" for name in getattr(module, "__all__", own)}
+    return names - {
+        "evenhand.modelfile.load",
+        "evenhand.modelfile.save",
+        "evenhand.parity.Thresholds",
+    }  # eh.load
+
+
+def listed_names():
+    """Names that a page of the reference lists, for Sphinx to tell of or in a table."""
+    found = []
+    for page in pages():
+        if page.startswith("reference/api"):
+            text = read(page)
+            for _, _, kind, block in BLOCK.findall(text):
+                if kind.strip() == "{eval-rst}":
+                    found += re.findall(r"^   (evenhand\.[\w.]+)$", block, re.MULTILINE)
+            for row in re.findall(r"^\| (`evenhand.*?`) \|", text, re.MULTILINE):
+                found += re.findall(r"`(evenhand\.[\w.]+)`", row)
+    return found
+
+
+def find(name):
+    """The object of a full name, through attributes where a module goes by another name."""
+    found = eh
+    for part in name.split(".")[1:]:
+        if not hasattr(found, part):
+            importlib.import_module(f"{found.__name__}.{part}")
+        found = getattr(found, part)
+    return found
+
+
+def test_every_public_name_is_in_the_reference_and_nothing_else_is():
+    listed = listed_names()
+    assert len(listed) == len(set(listed))
+    assert public_names() - set(listed) == set()
+    for name in listed:
+        assert find(name) is not None, name
+
+
+def test_every_listed_class_and_function_has_a_sentence_of_its_own():
+    for name in listed_names():
+        found = find(name)
+        if inspect.isclass(found) or inspect.isfunction(found):
+            assert (found.__doc__ or "").strip(), name
+
+
+def test_every_page_is_reached_from_the_first_one():
+    assert set(pages()) - set(clicks()) == set()
+
+
+def test_every_page_is_in_a_table_of_contents():
+    listed = [other for page in pages() for other in contents(page)]
+    assert set(pages()) - set(listed) == {"index.md"}
+    assert {each for each in listed if not each.startswith(MADE)} <= set(pages())
+
+
+def test_a_model_of_ones_own_table_is_four_clicks_away_at_most():
+    assert clicks()["tutorials/your-own-table.md"] <= 4
+
+
+@pytest.mark.parametrize("page", pages())
+def test_links_lead_to_files_and_headings_that_are_there(page):
+    for target, anchor in links(page):
+        if target.startswith(MADE):
+            assert not target.startswith("gallery/") or (DOCS.parent / "examples").is_dir(), target
+            continue
+        assert (DOCS / target).is_file(), f"{page} links to {target}"
+        if anchor and target.endswith(".md"):
+            assert anchor in headings(target), f"{page} links to {target}#{anchor}"
+
+
+@pytest.mark.parametrize("page", [*pages(), "../README.md", "../CONTRIBUTING.md"])
+def test_addresses_outside_are_written_as_such(page):
+    for address in re.findall(r"https?:[^\s)>`\"|]+", read(page)):
+        parts = urlsplit(address)
+        assert "." in parts.netloc or parts.hostname in ("localhost", "127.0.0.1"), address
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"])
+def test_links_of_the_other_pages_lead_to_files_and_headings_that_are_there(page):
+    for target, anchor in links(f"../{page}"):
+        assert (DOCS / target).exists(), f"{page} links to {target}"
+        if anchor and target.endswith(".md"):
+            assert anchor in headings(target), f"{page} links to {target}#{anchor}"
+
+
+def test_pages_that_the_code_names_are_there():
+    root = DOCS.parent
+    for folder in ("src", "reproduction", "benchmarks", "demos", "tests"):
+        for path in (root / folder).rglob("*.py"):
+            for name in re.findall(r"\bdocs/[\w/-]+\.md", path.read_text()):
+                assert (root / name).is_file(), f"{path} names {name}"
+
+
+@pytest.mark.parametrize("page", pages())
+def test_every_block_of_python_is_run(page):
+    blocks = [
+        text for _, _, kind, text in BLOCK.findall(read(page)) if kind.strip() in ("python", "py", "pycon")
+    ]
+    silent = [text for text in blocks if ">>> " not in text]
+    if silent:
+        assert page in RUN_ELSEWHERE, f"{page}: nothing runs\n{silent[0]}"
+        assert (DOCS.parent / RUN_ELSEWHERE[page]).is_file()
+
+
+def test_doctests_of_all_pages_are_collected():
+    settings = tomllib.loads((DOCS.parent / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    paths = [path for path in settings["testpaths"] if path.startswith("docs")]
+    assert "--doctest-glob=docs/*.md" in settings["addopts"]
+    for page in pages():
+        told = f"docs/{page}"
+        assert ">>> " not in read(page) or any(told.startswith(path) for path in paths), told
+
+
+def test_nothing_is_fetched_when_the_site_is_read():
+    for path in (*DOCS.glob("conf.py"), *DOCS.glob("_static/*"), *DOCS.glob("_ext/*.py")):
+        assert "//" not in re.sub(r"(#|/\*).*", "", path.read_text()).replace("https://www.w3.org", ""), path
