@@ -37,8 +37,7 @@ for name, aware in (("unaware", False), ("aware", True)):
 
 # %%
 # For the same distance between the groups the unaware model has the larger error. What it must do is harder: to
-# move group A up it has to move all who look like A, among them many of B, and the other way round. The more the
-# features tell about the group, the smaller the difference.
+# move group A up it has to move all who look like A, among them many of B, and the other way round.
 
 fig, ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
 for name, colour, marker, line in (("unaware", INK, "o", "-"), ("aware", MARK, "s", "--")):
@@ -67,8 +66,9 @@ print(f"no parity     R^2 {1 - base.risk / base.constant_risk:.2f}")
 
 # %%
 # The other side: people who differ in the first feature alone, and what each model gives them on average. The
-# unaware model has one answer for the same features. The aware model has two, and which one a person gets
-# depends on the group: in decisions about jobs, credit or housing that can be unlawful, even to help.
+# unaware model has one answer for the same features, and reaches parity by nearly ignoring this feature, which
+# tells the group: the curve is flat where most people are. The aware model has two answers, and which one a person
+# gets depends on the group. In decisions about jobs, credit or housing that can be unlawful, even to help.
 
 first = np.linspace(-2.5, 2.5, 101)
 people = np.column_stack([first, np.zeros((101, 3))])
