@@ -66,7 +66,8 @@ for ax, (label, (along, rows)) in zip(axes, panels.items(), strict=True):
     ax.fill_between(along, least, most, color="0.88", label="possible, whatever the proxy hides")
     ax.plot(along, truth, "o-", color=INK, label="truth")
     ax.plot(along, estimate, "s--", color=MARK, label="by the proxy")
-    ax.set(xlabel=label, xlim=(along[0], along[-1]), ylim=(-0.01, 0.72))
+    ax.set(xlabel=label, xlim=(along[0], along[-1]), ylim=(-0.01, 0.62))
+    ax.locator_params(axis="x", nbins=5)
     ax.spines[["top", "right"]].set_visible(False)
     for values in zip(along, *np.transpose(rows), strict=True):
         print(f"{label}: {values[0]:.2f}  " + "by the proxy {:.3f}, between {:.3f} and {:.3f}, truth {:.3f}".format(*values[1:]))
