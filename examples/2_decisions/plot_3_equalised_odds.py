@@ -2,9 +2,9 @@
 Equalised odds: the same errors for every group
 ===============================================
 
-A bank refuses some who would have repaid, and lends to some who will not. Equalised odds asks that both errors are
-as frequent in one group as in the other. This example draws decisions where such errors are usually drawn: wrong yes
-to the right, right yes upwards, with the ROC curve of each group.
+A bank refuses some who would have repaid, and lends to some who will not. Equalised odds asks that both
+errors are as frequent in one group as in the other. This example draws decisions where such errors are
+usually drawn: wrong yes to the right, right yes upwards, with the ROC curve of each group.
 """
 
 # %%
@@ -24,8 +24,8 @@ fit, new = (
 group, truth = new.sensitive_features, new.target
 
 # %%
-# Nobody knows the outcome of a new person. So this notion rests on a model of outcome and group together, which the
-# estimator learns by itself; the group is not looked at when deciding.
+# Nobody knows the outcome of a new person. So this notion rests on a model of outcome and group together,
+# which the estimator learns by itself; the group is not looked at when deciding.
 
 models = {
     name: eh.ParityClassifier(criterion=criterion, epsilon=0.02, random_state=0).fit(
@@ -49,10 +49,11 @@ for name, chance in chances.items():
     print(f"{name:<15} wrong yes and right yes of {told}   {right:.1%} right")
 
 # %%
-# The two curves are nearly the same: the scores rank people of both groups equally well. One threshold for all still
-# leaves the groups at different places, since the scores of group 0 are lower: it has fewer wrong yes, and fewer
-# right ones. Equal shares move group 0 past the other, to far more wrong yes. Equalised odds brings the two points
-# together, and close to the curves. It is not free: without parity more decisions are right, as printed above.
+# The two curves are nearly the same: the scores rank people of both groups equally well. One threshold for
+# all still leaves the groups at different places, since the scores of group 0 are lower: it has fewer wrong
+# yes, and fewer right ones. Equal shares move group 0 past the other, to far more wrong yes. Equalised odds
+# brings the two points together, and close to the curves. It is not free: without parity more decisions are
+# right, as printed above.
 
 fig, axes = plt.subplots(1, 3, figsize=(8.6, 3.9), sharex=True, sharey=True, layout="constrained")
 score = plain.predict_proba(new.data)[:, 1]

@@ -2,9 +2,9 @@
 Levelling down, and a floor against it
 ======================================
 
-Equal shares can be reached by selecting more of one group, or fewer of the other. The parity step takes what costs
-the fewest errors, and where few are selected that is often: fewer of everybody. This example shows the warning that
-says so, and what ``min_rate`` does about it.
+Equal shares can be reached by selecting more of one group, or fewer of the other. The parity step takes
+what costs the fewest errors, and where few are selected that is often: fewer of everybody. This example
+shows the warning that says so, and what ``min_rate`` does about it.
 """
 
 # %%
@@ -27,12 +27,14 @@ bar = np.quantile(fit.target, 0.8)
 succeeds, new_succeeds = fit.target > bar, new.target > bar
 
 # %%
-# Parity as it comes. ``fit`` compares the share of yes with that of the base model, and warns where it fell by more
-# than a fifth.
+# Parity as it comes. ``fit`` compares the share of yes with that of the base model, and warns where it fell
+# by more than a fifth.
 
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    model = eh.ParityClassifier(epsilon=0.03, random_state=0).fit(fit.data, succeeds, sensitive_features=group)
+    model = eh.ParityClassifier(epsilon=0.03, random_state=0).fit(
+        fit.data, succeeds, sensitive_features=group
+    )
 print(*(f"{each.category.__name__}: {each.message}" for each in caught), sep="\n")
 
 # %%
@@ -48,8 +50,8 @@ for name, floor in (
     models[name] = floored.fit(fit.data, succeeds, sensitive_features=group)
 
 # %%
-# Rates of new people, and the share of decisions that are right. Refusing everybody is at parity, too, and right for
-# four in five: accuracy alone does not see what is lost here.
+# Rates of new people, and the share of decisions that are right. Refusing everybody is at parity, too, and
+# right for four in five: accuracy alone does not see what is lost here.
 
 chances = {"no parity": model.estimator_.predict(new.data).astype(float)}
 chances |= {name: each.predict_proba(new.data)[:, 1] for name, each in models.items()}
@@ -60,14 +62,17 @@ for name, (low, high) in shares.items():
     print(f"{name:<18} yes to {low:.0%} of A and {high:.0%} of B, {right[name]:.1%} right")
 
 # %%
-# Without a floor the groups meet far below where group B was: more than half of B's yes is gone, and A gained
-# little. With a floor they meet higher. As many yes as before are no dearer here than fewer of them; beyond that a
-# floor is paid for in errors, which are wrong yes. All of them are far from the accuracy without parity.
+# Without a floor the groups meet far below where group B was: more than half of B's yes is gone, and A
+# gained little. With a floor they meet higher. As many yes as before are no dearer here than fewer of them;
+# beyond that a floor is paid for in errors, which are wrong yes. All of them are far from the accuracy
+# without parity.
 
 fig, ax = plt.subplots(figsize=(7.2, 3.6), layout="constrained")
 overall = chances["no parity"].mean()
 ax.axvline(overall, color=GREY, linewidth=1, linestyle=":")
-ax.annotate("all, without parity", (overall, -0.62), (4, 0), textcoords="offset points", color=GREY, fontsize=8.5)
+ax.annotate(
+    "all, without parity", (overall, -0.62), (4, 0), textcoords="offset points", color=GREY, fontsize=8.5
+)
 for place, (name, (low, high)) in enumerate(shares.items()):
     ax.plot([low, high], [place, place], color="0.8", linewidth=3, zorder=1)
     ax.plot(low, place, "s", color=MARK, markersize=8, label="group A" if place == 0 else None)

@@ -2,14 +2,14 @@
 Beside fairlearn's ThresholdOptimizer
 =====================================
 
-``ThresholdOptimizer`` of fairlearn takes the scores of a classifier and chooses thresholds for each group. It needs
-everybody's group to decide. This example puts it beside :class:`~evenhand.ParityClassifier`, with
+``ThresholdOptimizer`` of fairlearn takes the scores of a classifier and chooses thresholds for each group.
+It needs everybody's group to decide. This example puts it beside :class:`~evenhand.ParityClassifier`, with
 the group and without, on the same data with the same base model, measured by fairlearn's own yardstick.
 """
 
 # %%
-# The same rows for all. fairlearn is not needed by evenhand (``pip install fairlearn``): without it, its line is
-# left out of the picture.
+# The same rows for all. fairlearn is not needed by evenhand (``pip install fairlearn``): without it, its
+# line is left out of the picture.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -40,8 +40,8 @@ def measure(name, chance):
 
 
 # %%
-# fairlearn's difference is between two groups. An epsilon is between a group and everybody, so that twice the
-# epsilon is the most that two groups can differ.
+# fairlearn's difference is between two groups. An epsilon is between a group and everybody, so that twice
+# the epsilon is the most that two groups can differ.
 
 base_point = measure("no parity", base.predict(new.data).astype(float))
 lines = {}
@@ -62,9 +62,9 @@ for name, aware in (("evenhand, aware", True), ("evenhand, unaware", False)):
         lines[name].append(measure(f"{name}, epsilon {epsilon}", chance))
 
 # %%
-# With the group the two are level: the points lie on one line, and where a user may look at the group either will do.
-# What differs is the lower line: decisions without the group, which thresholds for each group cannot make. That is
-# dearer at every difference, the more so the stricter the parity.
+# With the group the two are level: the points lie on one line, and where a user may look at the group
+# either will do. What differs is the lower line: decisions without the group, which thresholds for each
+# group cannot make. That is dearer at every difference, the more so the stricter the parity.
 
 looks = {
     "ThresholdOptimizer": ("black", "X", ":"),

@@ -2,15 +2,15 @@
 What new people get, and how many rows it takes
 ===============================================
 
-On the rows of the fit any model can be made to look equal. What counts is what people see who come later. By
-default ``epsilon`` is about them: ``fit`` measures, on rows that had no part in the parity step, what they are to
-expect, and holds back what is needed. This example compares that with a tolerance on the rows of the fit, as the
-number of rows grows.
+On the rows of the fit any model can be made to look equal. What counts is what people see who come later.
+By default ``epsilon`` is about them: ``fit`` measures, on rows that had no part in the parity step, what
+they are to expect, and holds back what is needed. This example compares that with a tolerance on the rows
+of the fit, as the number of rows grows.
 """
 
 # %%
-# For each number of rows a few samples; all are measured on the same new people, of whom there are so
-# many that little is left to chance.
+# For each number of rows a few samples; all are measured on the same new people, of whom there are so many
+# that little is left to chance.
 
 import warnings
 
@@ -45,12 +45,16 @@ found = {
 }
 
 # %%
-# Points are samples, lines their means. Asked of the rows of the fit, new people see more than epsilon, the more so
-# the fewer rows there are. Asked for them, they see epsilon or less on average; a single sample may still give more.
-# With few rows it cannot be had at all: then there is a ``PromiseWarning``, and the strictest model that can be fitted.
+# Points are samples, lines their means. Asked of the rows of the fit, new people see more than epsilon, the
+# more so the fewer rows there are. Asked for them, they see epsilon or less on average; a single sample may
+# still give more. With few rows it cannot be had at all: then there is a ``PromiseWarning``, and the
+# strictest model that can be fitted.
 
 fig, ax = plt.subplots(figsize=(6.8, 4.0), layout="constrained")
-looks = {None: (MARK, "s", "--", "asked of the rows (confidence=None)"), "average": (INK, "o", "-", "asked for new people")}
+looks = {
+    None: (MARK, "s", "--", "asked of the rows (confidence=None)"),
+    "average": (INK, "o", "-", "asked for new people"),
+}
 for confidence, (colour, marker, line, name) in looks.items():
     seen = found[confidence][:, :, 0]
     shifted = np.array(sizes) * (1.04 if confidence is None else 0.96)
@@ -68,10 +72,14 @@ ax.set_title("A tolerance on the rows is not kept for new people", loc="left")
 plt.show()
 
 # %%
-# What is held back is paid for: with few rows the promise costs more accuracy than the tolerance on the rows, and with
-# many the two meet. ``promised`` counts the samples for which ``fit`` could promise what was asked for.
+# What is held back is paid for: with few rows the promise costs more accuracy than the tolerance on the
+# rows, and with many the two meet. ``promised`` counts the samples for which ``fit`` could promise what was
+# asked for.
 
 print("   rows   seen (rows)  R^2    seen (new)  R^2   promised")
 for place, n_rows in enumerate(sizes):
-    (rows_seen, rows_r2, _), (seen, r2, kept) = (found[each][place].mean(axis=0) for each in (None, "average"))
-    print(f"{n_rows:7d}        {rows_seen:.3f}  {rows_r2:.2f}         {seen:.3f}  {r2:.2f}   {kept * n_samples:.0f} of {n_samples}")
+    (rows_seen, rows_r2, _), (seen, r2, kept) = (
+        found[each][place].mean(axis=0) for each in (None, "average")
+    )
+    told = f"{n_rows:7d}        {rows_seen:.3f}  {rows_r2:.2f}         {seen:.3f}  {r2:.2f}"
+    print(f"{told}   {kept * n_samples:.0f} of {n_samples}")

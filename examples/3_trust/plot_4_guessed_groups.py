@@ -2,15 +2,15 @@
 Groups that are guessed: what a proxy can hide
 ==============================================
 
-Often nobody wrote the group down, and it is guessed from a place or a surname, as a probability. An audit with such a
-proxy is right only if, among people of one place, the group says nothing more about the score. This example shows an
-imbalance that a proxy cannot see, and the bounds that hold whatever it hides.
+Often nobody wrote the group down, and it is guessed from a place or a surname, as a probability. An audit
+with such a proxy is right only if, among people of one place, the group says nothing more about the score.
+This example shows an imbalance that a proxy cannot see, and the bounds that hold whatever it hides.
 """
 
 # %%
-# People live in ten places, half of them with few of group B and half with many. The probability of B is its share in
-# the place: the proxy is perfectly calibrated. Within a place people of B score higher by ``hidden``, and the places
-# are equal on average, so that the place tells next to nothing about the score.
+# People live in ten places, half of them with few of group B and half with many. The probability of B is
+# its share in the place: the proxy is perfectly calibrated. Within a place people of B score higher by
+# ``hidden``, and the places are equal on average, so that the place tells next to nothing about the score.
 
 import warnings
 
@@ -20,7 +20,7 @@ import pandas as pd
 
 import evenhand as eh
 from evenhand.exceptions import ProxyWarning
-from evenhand.plots import GREY, INK, MARK
+from evenhand.plots import INK, MARK
 
 warnings.simplefilter("ignore", ProxyWarning)  # it says what this example is about
 
@@ -36,16 +36,18 @@ def make_people(hidden, spread=0.3, n_rows=20_000, seed=0):
 
 
 # %%
-# An audit by the proxy: it finds next to nothing, and says between which limits the truth is. The truth, known here, is within.
+# An audit by the proxy: it finds next to nothing, and says between which limits the truth is. The truth,
+# known here, is within.
 
 place, proxy, group, score = make_people(hidden=1.0)
 print(*eh.audit(score, proxy, proxy=place).sentences(), sep="\n")
 print("The truth:", {name: round(far, 3) for name, far in eh.metrics.ks_unfairness(score, group).items()})
 
 # %%
-# Left: the more the proxy hides, the larger is the truth, while the estimate hardly moves; the bounds are always
-# around it. They are wide because this proxy knows little. Right: the better a proxy tells the group, the narrower
-# they are. Only a proxy that is nearly certain settles the question; otherwise ask people for their group.
+# Left: the more the proxy hides, the larger is the truth, while the estimate hardly moves; the bounds are
+# always around it. They are wide because this proxy knows little. Right: the better a proxy tells the
+# group, the narrower they are. Only a proxy that is nearly certain settles the question; otherwise ask
+# people for their group.
 
 
 def measured(people):
@@ -58,7 +60,10 @@ def measured(people):
 hidden, spreads = np.linspace(0, 2, 6), np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.45, 0.49])
 panels = {
     "Imbalance that the proxy does not see": (hidden, [measured(make_people(each)) for each in hidden]),
-    "Share of B in places where it is frequent": (0.5 + spreads, [measured(make_people(1.0, each)) for each in spreads]),
+    "Share of B in places where it is frequent": (
+        0.5 + spreads,
+        [measured(make_people(1.0, each)) for each in spreads],
+    ),
 }
 fig, axes = plt.subplots(1, 2, figsize=(8.2, 3.7), sharey=True, layout="constrained")
 for ax, (label, (along, rows)) in zip(axes, panels.items(), strict=True):
@@ -70,7 +75,10 @@ for ax, (label, (along, rows)) in zip(axes, panels.items(), strict=True):
     ax.locator_params(axis="x", nbins=5)
     ax.spines[["top", "right"]].set_visible(False)
     for values in zip(along, *np.transpose(rows), strict=True):
-        print(f"{label}: {values[0]:.2f}  " + "by the proxy {:.3f}, between {:.3f} and {:.3f}, truth {:.3f}".format(*values[1:]))
+        print(
+            f"{label}: {values[0]:.2f}  "
+            + "by the proxy {:.3f}, between {:.3f} and {:.3f}, truth {:.3f}".format(*values[1:])
+        )
 axes[0].set_ylabel("KS distance of group B to everybody")
 axes[0].legend(frameon=False, loc="upper left", fontsize=9)
 fig.suptitle("A proxy shows parity where there is none; its bounds hold", x=0.01, ha="left")
