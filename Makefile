@@ -13,7 +13,7 @@ BOUNDS_TESTS ?= tests/test_cli.py tests/test_modelfile.py tests/test_modelfile_e
 	tests/test_postprocessor.py tests/test_first_hour.py tests/test_labels.py
 TORCH_MODULES = $(wildcard src/evenhand/*/torch_*.py src/evenhand/*/triton_*.py)
 
-.PHONY: demo test test-slow test-torch test-spark test-dask test-onnx test-mlflow test-lowest test-newest hashes audit sbom wheel lint bench fuzz mutants reproduce clean
+.PHONY: demo test test-slow test-torch test-spark test-dask test-onnx test-mlflow test-lowest test-newest hashes audit sbom wheel dist test-dist lint lint-workflows bench fuzz mutants reproduce clean
 
 demo: $(READY)
 	$(BIN)/python -m evenhand demo
@@ -64,6 +64,20 @@ sbom: .venv-supply/.ready
 wheel:
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(PYTHON) -m pip wheel -q --no-deps --disable-pip-version-check -w dist .
 
+# Wheel and sdist as they are released: of the commit and nothing that lies beside it, by the pinned versions of what
+# builds them; and what PyPI would say to them.
+dist: .venv-release/.ready
+	rm -rf dist/evenhand-* build/commit
+	mkdir -p build/commit
+	git archive HEAD | tar x -C build/commit
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) PIP_CONSTRAINT=$(CURDIR)/constraints-release.txt \
+		.venv-release/bin/python -m build -q --outdir dist build/commit
+	.venv-release/bin/twine check --strict dist/evenhand-*
+
+# What make dist left in dist/, in empty environments.
+test-dist:
+	PYTHON=$(PYTHON) .ci/test-dist
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -87,7 +101,7 @@ reproduce: $(READY)
 	$(BIN)/python -m reproduction $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(TORCH_VENV) .venv-spark .venv-dask .venv-onnx .venv-mlflow .venv-lowest .venv-newest-* .venv-supply evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TORCH_VENV) .venv-spark .venv-dask .venv-onnx .venv-mlflow .venv-lowest .venv-newest-* .venv-supply .venv-release evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks demos fuzz reproduction -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): constraints.txt pyproject.toml src/evenhand/_utils/version.py
@@ -118,6 +132,11 @@ $(TORCH_READY): constraints.txt pyproject.toml
 .venv-supply/.ready:
 	$(PYTHON) -m venv .venv-supply
 	.venv-supply/bin/python -m pip install -qq --disable-pip-version-check uv pip-audit cyclonedx-bom
+	@touch $@
+
+.venv-release/.ready: constraints-release.txt
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/python -m pip install -qq --disable-pip-version-check -c $< build twine zizmor check-jsonschema
 	@touch $@
 
 ALSO_onnx = pandas pyarrow lightgbm xgboost-cpu
