@@ -1,4 +1,4 @@
-"""The page that PyPI shows: the README without what only a checkout has, links to its files and its pictures."""
+"""The page that PyPI shows: the README without links and pictures that only a checkout has."""
 
 import re
 from pathlib import Path

@@ -56,11 +56,9 @@ def test_workflows_make_targets_that_there_are(workflows, project_root):
     text = "\n".join(workflows.values())
     asked = set(re.findall(r"run: make ([\w-]+)", text)) | set(re.findall(r"- target: ([\w-]+)", text))
     asked |= set(listed(workflows["tests.yml"], "target"))
-    targets = set(
-        re.search(r"^\.PHONY: (.*)$", (project_root / "Makefile").read_text(), re.MULTILINE)[1].split()
-    )
+    phony = re.findall(r"^\.PHONY:(.*)$", (project_root / "Makefile").read_text(), re.MULTILINE)
     assert {"test", "test-lowest", "test-newest", "test-onnx", "dist", "test-dist", "docs"} <= asked
-    assert asked - targets <= {"docs"}
+    assert asked - set(" ".join(phony).split()) <= {"docs"}
 
 
 def test_actions_are_pinned_by_commit_and_each_to_one(workflows):
