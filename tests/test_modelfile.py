@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from sklearn.linear_model import LinearRegression
 
-from evenhand import ParityPostprocessor
+from evenhand import ParityPostprocessor, datasets
 from evenhand.exceptions import ConvergenceWarning
 from evenhand.modelfile import FORMAT_VERSION, ModelFileError, load, save, saving
 from evenhand.modelfile.container import Container, pack
@@ -268,6 +268,15 @@ def test_formats_before_the_first_release_are_refused_with_a_way_out(forge, vers
     message = rf"format version {version}.*reads version {FORMAT_VERSION}\. Fit the model again"
     with pytest.raises(ModelFileError, match=message):
         load(path)
+
+
+def test_a_file_that_version_0_1_wrote_predicts_what_it_predicted(project_root):
+    step = load(project_root / "tests" / "golden" / "step-0.1.0.dev0.evenhand")
+    rows = datasets.make_population(400, n_groups=3, random_state=20)
+    draws = step.predict(rows.scores[:6], rows.group_proba[:6])
+    told = [0.92946982, 0.98121504, -0.31241541, 0.92946982, 0.5672533, 0.46376286]  # as 0.1.0.dev0 told them
+    np.testing.assert_allclose(draws, told, atol=5e-9)
+    assert step.certificate_.promise.epsilon.tolist() == [0.05] * 3
 
 
 @pytest.mark.parametrize(

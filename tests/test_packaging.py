@@ -1,4 +1,5 @@
 import importlib.metadata
+import re
 import subprocess
 import sys
 import tomllib
@@ -15,6 +16,13 @@ def test_the_version_is_told_once():
 
 def test_the_citation_has_the_version(project_root):
     assert f"\nversion: {__version__}\n" in (project_root / "CITATION.cff").read_text()
+
+
+def test_the_last_release_of_the_changelog_is_the_one_to_cite(project_root):
+    changelog, citation = ((project_root / name).read_text() for name in ("CHANGELOG.md", "CITATION.cff"))
+    release = re.search(r"^## \[(\d.*?)\] - (.+)$", changelog, re.MULTILINE)
+    assert release is not None
+    assert f"\nversion: {release[1]}\ndate-released: {release[2]}\n" in citation
 
 
 def test_every_public_name_is_there():

@@ -211,10 +211,10 @@ def test_packages_of_the_models_inside_are_required(people):
 
 def test_evenhand_may_come_from_a_requirement_instead(regressor, people, tmp_path):
     evenhand.mlflow.save_model(
-        regressor, tmp_path / "m", input_example=people[0][:2], requirement="evenhand==0.1.0"
+        regressor, tmp_path / "m", input_example=people[0][:2], requirement="evenhand==0.2.0"
     )
     assert not (tmp_path / "m" / "code").exists()
-    assert "evenhand==0.1.0" in (tmp_path / "m" / "requirements.txt").read_text().splitlines()
+    assert "evenhand==0.2.0" in (tmp_path / "m" / "requirements.txt").read_text().splitlines()
 
 
 def test_columns_that_are_missing_from_a_request_are_named_in_one_sentence(people, regressor, tmp_path):
