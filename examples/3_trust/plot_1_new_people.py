@@ -22,8 +22,8 @@ from evenhand.exceptions import PromiseWarning
 from evenhand.plots import GREY, INK, MARK
 
 population = {"n_groups": 2, "separation": 1.5, "noise": 1.0}
-new = eh.datasets.make_population(40_000, random_state=99, **population)
-epsilon, sizes, n_samples = 0.06, [250, 700, 2000, 6000], 4
+new = eh.datasets.make_population(20_000, random_state=99, **population)
+epsilon, sizes, n_samples = 0.06, [250, 1000, 4000], 4
 
 
 def fit_and_measure(n_rows, seed, confidence):
@@ -61,7 +61,7 @@ for confidence, (colour, marker, line, name) in looks.items():
     ax.plot(shifted, seen.mean(axis=1), color=colour, linestyle=line, linewidth=2, label=name)
     ax.plot(np.repeat(shifted, n_samples), seen.ravel(), marker, color=colour, alpha=0.55, markersize=5)
 ax.axhline(epsilon, color=GREY, linewidth=1, linestyle=":")
-ax.annotate("epsilon", (1100, epsilon), (0, 4), textcoords="offset points", color=GREY, fontsize=9)
+ax.annotate("epsilon", (480, epsilon), (0, 4), textcoords="offset points", color=GREY, fontsize=9)
 ax.set_xscale("log")
 ax.set_xticks(sizes, [f"{n:,}".replace(",", " ") for n in sizes])
 ax.minorticks_off()

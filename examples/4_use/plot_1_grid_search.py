@@ -32,7 +32,7 @@ learners = {"linear": Ridge(), "cubic": make_pipeline(PolynomialFeatures(3), Rid
 limit = 0.1
 search = GridSearchCV(
     eh.ParityRegressor(confidence=None, random_state=0),
-    {"estimator": list(learners.values()), "epsilon": [0.01, 0.03, 0.06, 0.1, 0.2]},
+    {"estimator": list(learners.values()), "epsilon": [0.02, 0.05, 0.1, 0.2]},
     scoring={
         "score": eh.scoring.model_scorer(),
         "parity": eh.scoring.parity_scorer(sensitive_features=group),
@@ -62,18 +62,10 @@ for (name, learner), colour, marker, line in zip(
     told = rows[["param_epsilon", "mean_test_score", "mean_test_parity"]].round(3)
     print(f"{name}\n{told.to_string(index=False)}")
 chosen = results.loc[search.best_index_]
-ax.plot(
-    -chosen["mean_test_parity"],
-    chosen["mean_test_score"],
-    "o",
-    color="none",
-    markeredgecolor="black",
-    markersize=16,
-)
-ax.annotate(
-    f"chosen: epsilon {chosen['param_epsilon']}",
-    (-chosen["mean_test_parity"], chosen["mean_test_score"]), (-14, 10), textcoords="offset points", ha="right",
-)  # fmt: skip
+at = -chosen["mean_test_parity"], chosen["mean_test_score"]
+told = f"chosen: epsilon {chosen['param_epsilon']}"
+ax.plot(*at, "o", color="none", markeredgecolor="black", markersize=16)
+ax.annotate(told, at, (-14, 10), textcoords="offset points", ha="right")
 ax.axvspan(0, limit, color="0.94", zorder=0)
 ax.annotate("within the limit", (0, ax.get_ylim()[1]), (6, -14), textcoords="offset points", color=GREY)
 ax.set(
@@ -86,8 +78,7 @@ plt.show()
 
 # %%
 # The chosen model is fitted again on all rows. To know what new people will see, fit it once more with the
-# default ``confidence``: then epsilon is for them, and ``print`` tells. Here it is what the rows allow at
-# this epsilon.
+# default ``confidence``: then epsilon is for them, and ``print`` tells.
 
 final = search.best_estimator_.set_params(confidence="average").fit(X, y, sensitive_features=group)
 print(final.certificate_.promise)
