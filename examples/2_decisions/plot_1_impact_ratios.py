@@ -2,10 +2,10 @@
 Who is selected: rates, impact ratios and the four-fifths line
 ==============================================================
 
-Rules about hiring and lending mostly ask one question: how many of each group are selected? The *impact
-ratio* of a group is its rate over that of the group with the highest one, and below four fifths it is taken
-for a sign of adverse impact in the United States. This example makes the table that New York's Local Law
-144 asks for, with intervals, before and after the parity step.
+Rules about hiring and lending mostly ask one question: how many of each group are selected? The
+*impact ratio* of a group is its rate over that of the group with the highest one, and below four
+fifths it is taken for a sign of adverse impact in the United States. This example makes the table
+that New York's Local Law 144 asks for, with intervals, before and after the parity step.
 """
 
 # %%
@@ -22,7 +22,9 @@ from evenhand.plots import GREY, INK, MARK
 
 def make_applicants(n_rows, seed):
     """Features, true outcome and the two attributes of some applicants."""
-    made = eh.datasets.make_class_population(n_rows, separation=0.5, influence=0.5, random_state=seed)
+    made = eh.datasets.make_class_population(
+        n_rows, separation=0.5, influence=0.5, random_state=seed
+    )
     region = np.array(["north", "south"])[made.sensitive_features]
     age = np.array(["over 40", "under 40"])[made.second_attribute]
     return made.data, made.target, pd.DataFrame({"region": region, "age": age})
@@ -32,9 +34,9 @@ X, y, people = make_applicants(6000, seed=0)
 X_new, y_new, new_people = make_applicants(4000, seed=1)
 
 # %%
-# A plain model, and one with parity for every combination of region and age. ``epsilon`` is the largest
-# difference between the rate of a group and everybody's: how far that is from four fifths depends on how
-# many are selected.
+# A plain model, and one with parity for every combination of region and age. ``epsilon`` is the
+# largest difference between the rate of a group and everybody's: how far that is from four fifths
+# depends on how many are selected.
 
 plain = LogisticRegression().fit(X, y)
 model = eh.ParityClassifier(epsilon=0.08, random_state=0).fit(X, y, sensitive_features=people)
@@ -44,9 +46,9 @@ after = eh.metrics.selection_rates(chances, new_people, atoms=[0, 1])
 print("Before.", before, "", "After.", after, sep="\n")
 
 # %%
-# Each attribute on its own, then their combinations. Rates differ between the groups in the data, so the
-# plain model has ratios far below the line. After the parity step all of them, and their whole intervals,
-# are above it.
+# Each attribute on its own, then their combinations. Rates differ between the groups in the data,
+# so the plain model has ratios far below the line. After the parity step all of them, and their
+# whole intervals, are above it.
 
 tables = [found.frame() for found in (before, after)]
 labels = [f"{row.group}" for row in tables[0].itertuples()]
@@ -60,7 +62,13 @@ for table, colour, marker, shift, name in zip(
     ax.plot(ratio, places + shift, marker, color=colour, label=name)
 ax.axvline(0.8, color=GREY, linestyle="--", linewidth=1)
 ax.annotate(
-    "four fifths", (0.8, -0.7), (-4, 0), textcoords="offset points", ha="right", color=GREY, fontsize=9
+    "four fifths",
+    (0.8, -0.7),
+    (-4, 0),
+    textcoords="offset points",
+    ha="right",
+    color=GREY,
+    fontsize=9,
 )
 ax.set(
     yticks=places,
@@ -75,9 +83,10 @@ ax.set_title("The parity step takes every group over the four-fifths line", loc=
 plt.show()
 
 # %%
-# What it costs: the share of decisions that turn out right. Much of what the plain model gained on the same
-# answer for everybody is gone, because the outcomes of these groups differ and two attributes are asked for
-# at once. And a ratio above the line is evidence, no verdict: a model can be unlawful on either side of it.
+# What it costs: the share of decisions that turn out right. Much of what the plain model gained
+# on the same answer for everybody is gone, because the outcomes of these groups differ and two
+# attributes are asked for at once. And a ratio above the line is evidence, no verdict: a model
+# can be unlawful on either side of it.
 
 same = max(y_new.mean(), 1 - y_new.mean())
 print("right decisions")

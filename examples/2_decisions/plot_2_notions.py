@@ -2,14 +2,14 @@
 Which parity? Four notions on the same data
 ===========================================
 
-Equal shares, equal errors, equal chances of those who deserve it, equal shares where a legitimate reason is
-the same: these are different demands, and a model that meets one leaves the others open. This example fits
-one classifier for each and measures all of them by all yardsticks.
+Equal shares, equal errors, equal chances of those who deserve it, equal shares where a legitimate
+reason is the same: these are different demands, and a model that meets one leaves the others
+open. This example fits one classifier for each and measures all of them by all yardsticks.
 """
 
 # %%
-# A population with two groups, true outcomes and a legitimate factor (such as a licence that the job
-# needs), which is more frequent in one of the groups.
+# A population with two groups, true outcomes and a legitimate factor (such as a licence that the
+# job needs), which is more frequent in one of the groups.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -41,8 +41,8 @@ decisions = {"no parity": np.eye(2)[plain.predict(new.data)], **decisions}
 accuracy = {"no parity": plain.score(new.data, new.target), **accuracy}
 
 # %%
-# The yardsticks: the largest difference between a group and everybody in the share of yes, among all people
-# and among parts of them.
+# The yardsticks: the largest difference between a group and everybody in the share of yes, among
+# all people and among parts of them.
 
 everybody = np.full(len(new.target), True)
 parts = {
@@ -66,11 +66,12 @@ for name, row in zip(decisions, gaps, strict=True):
     print(f"{name:<19} {told}  accuracy {accuracy[name]:.3f}")
 
 # %%
-# Each cell is a gap: of the model on the left, among the people named above. Framed is what a model was
-# asked for, and there the gaps are small. Elsewhere they are not: with equal shares among all, people with
-# the same factor are still treated differently; with equal errors, or equal shares given the factor, fewer
-# of one group are selected. Each costs accuracy, and not the same. Which is right is a question about the
-# use, and often about the law: no data set answers it.
+# Each cell is a gap: of the model on the left, among the people named above. Framed is what a
+# model was asked for, and there the gaps are small. Elsewhere they are not: with equal shares
+# among all, people with the same factor are still treated differently; with equal errors, or
+# equal shares given the factor, fewer of one group are selected. Each costs accuracy, and not the
+# same. Which is right is a question about the use, and often about the law: no data set answers
+# it.
 
 asked = [(1, 0), (2, 1), (2, 2), (3, 3), (3, 4), (4, 4)]
 fig, ax = plt.subplots(figsize=(7.4, 3.9), layout="constrained")

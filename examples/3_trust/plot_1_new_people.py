@@ -2,15 +2,15 @@
 What new people get, and how many rows it takes
 ===============================================
 
-On the rows of the fit any model can be made to look equal. What counts is what people see who come later.
-By default ``epsilon`` is about them: ``fit`` measures, on rows that had no part in the parity step, what
-they are to expect, and holds back what is needed. This example compares that with a tolerance on the rows
-of the fit, as the number of rows grows.
+On the rows of the fit any model can be made to look equal. What counts is what people see who
+come later. By default ``epsilon`` is about them: ``fit`` measures, on rows that had no part in
+the parity step, what they are to expect, and holds back what is needed. This example compares
+that with a tolerance on the rows of the fit, as the number of rows grows.
 """
 
 # %%
-# For each number of rows a few samples; all are measured on the same new people, of whom there are so many
-# that little is left to chance.
+# For each number of rows a few samples; all are measured on the same new people, of whom there
+# are so many that little is left to chance.
 
 import warnings
 
@@ -33,22 +33,29 @@ def fit_and_measure(n_rows, seed, confidence):
     model.fit(rows.data, rows.target, sensitive_features=rows.sensitive_features)
     distances = eh.metrics.ks_unfairness(model.predict_pmf(new.data), new.sensitive_features)
     promise = model.certificate_.promise
-    return max(distances.values()), model.score(new.data, new.target), promise is not None and promise.kept
+    return (
+        max(distances.values()),
+        model.score(new.data, new.target),
+        promise is not None and promise.kept,
+    )
 
 
 warnings.simplefilter("ignore", PromiseWarning)  # counted below
 found = {
     confidence: np.array(
-        [[fit_and_measure(n, 10 * n + seed, confidence) for seed in range(n_samples)] for n in sizes]
+        [
+            [fit_and_measure(n, 10 * n + seed, confidence) for seed in range(n_samples)]
+            for n in sizes
+        ]
     )
     for confidence in ("average", None)
 }
 
 # %%
-# Points are samples, lines their means. Asked of the rows of the fit, new people see more than epsilon, the
-# more so the fewer rows there are. Asked for them, they see epsilon or less on average; a single sample may
-# still give more. With few rows it cannot be had at all: then there is a ``PromiseWarning``, and the
-# strictest model that can be fitted.
+# Points are samples, lines their means. Asked of the rows of the fit, new people see more than
+# epsilon, the more so the fewer rows there are. Asked for them, they see epsilon or less on
+# average; a single sample may still give more. With few rows it cannot be had at all: then there
+# is a ``PromiseWarning``, and the strictest model that can be fitted.
 
 fig, ax = plt.subplots(figsize=(6.8, 4.0), layout="constrained")
 looks = {
@@ -59,7 +66,9 @@ for confidence, (colour, marker, line, name) in looks.items():
     seen = found[confidence][:, :, 0]
     shifted = np.array(sizes) * (1.04 if confidence is None else 0.96)
     ax.plot(shifted, seen.mean(axis=1), color=colour, linestyle=line, linewidth=2, label=name)
-    ax.plot(np.repeat(shifted, n_samples), seen.ravel(), marker, color=colour, alpha=0.55, markersize=5)
+    ax.plot(
+        np.repeat(shifted, n_samples), seen.ravel(), marker, color=colour, alpha=0.55, markersize=5
+    )
 ax.axhline(epsilon, color=GREY, linewidth=1, linestyle=":")
 ax.annotate("epsilon", (480, epsilon), (0, 4), textcoords="offset points", color=GREY, fontsize=9)
 ax.set_xscale("log")
@@ -72,9 +81,9 @@ ax.set_title("A tolerance on the rows is not kept for new people", loc="left")
 plt.show()
 
 # %%
-# What is held back is paid for: with few rows the promise costs more accuracy than the tolerance on the
-# rows, and with many the two meet. ``promised`` counts the samples for which ``fit`` could promise what was
-# asked for.
+# What is held back is paid for: with few rows the promise costs more accuracy than the tolerance
+# on the rows, and with many the two meet. ``promised`` counts the samples for which ``fit`` could
+# promise what was asked for.
 
 print("   rows   seen (rows)  R^2    seen (new)  R^2   promised")
 for place, n_rows in enumerate(sizes):

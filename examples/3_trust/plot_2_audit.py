@@ -2,15 +2,15 @@
 Auditing a model that is not yours: is this gap more than chance?
 =================================================================
 
-Two models were bought, and all that is at hand are their predictions for some people, and the groups of
-these people. :func:`evenhand.audit` measures how far the groups are apart, how sure that is, and what a
-perfectly equal model would show on as many rows. With few rows these are not the same question as "how
-large is the number".
+Two models were bought, and all that is at hand are their predictions for some people, and the
+groups of these people. :func:`evenhand.audit` measures how far the groups are apart, how sure
+that is, and what a perfectly equal model would show on as many rows. With few rows these are not
+the same question as "how large is the number".
 """
 
 # %%
-# Predictions of two systems. The first looks at a feature that tells the group, the second does not. Both
-# are plain scikit-learn models, fitted elsewhere.
+# Predictions of two systems. The first looks at a feature that tells the group, the second does
+# not. Both are plain scikit-learn models, fitted elsewhere.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -31,18 +31,18 @@ for name, columns in (("with the feature", [0, 1, 2, 3]), ("without it", [1, 2, 
     systems[name] = bought.predict(people.data[:, columns])
 
 # %%
-# A sample of a few hundred, as an auditor may get it. The verdict has a sentence for each group: the
-# distance to everybody, an interval, and what chance alone would show. Both systems show a distance;
-# neither proves one.
+# A sample of a few hundred, as an auditor may get it. The verdict has a sentence for each group:
+# the distance to everybody, an interval, and what chance alone would show. Both systems show a
+# distance; neither proves one.
 
 few = slice(0, 300)
 for name, predictions in systems.items():
     print(f"{name}:\n{eh.audit(predictions[few], group[few], y=people.target[few])}\n")
 
 # %%
-# Bars are intervals at 95 %. With more rows the two systems come apart: the interval of the first leaves
-# zero, that of the second does not, and ends near what chance alone shows. An audit of a few hundred rows
-# that finds nothing has not shown that there is nothing.
+# Bars are intervals at 95 %. With more rows the two systems come apart: the interval of the first
+# leaves zero, that of the second does not, and ends near what chance alone shows. An audit of a
+# few hundred rows that finds nothing has not shown that there is nothing.
 
 sizes = [300, 1000, 3000, 10_000]
 fig, ax = plt.subplots(figsize=(6.8, 4.0), layout="constrained")
@@ -56,9 +56,8 @@ for (name, predictions), colour, marker, shift in zip(
         label = name if n_rows == sizes[0] else None
         ax.vlines(n_rows * shift, found["low"], found["high"], color=colour, linewidth=1.5)
         ax.plot(n_rows * shift, found["estimate"], marker, color=colour, markersize=7, label=label)
-        print(
-            f"{name:<17} {n_rows:6d} rows: {found['estimate']:.3f} [{found['low']:.3f}, {found['high']:.3f}]"
-        )
+        interval = f"[{found['low']:.3f}, {found['high']:.3f}]"
+        print(f"{name:<17} {n_rows:6d} rows: {found['estimate']:.3f} {interval}")
         if colour == INK:
             chance.append(found["floor"])
 ax.plot(sizes, chance, color=GREY, linestyle=":", label="chance alone, on average")

@@ -2,15 +2,17 @@
 Groups that are guessed: what a proxy can hide
 ==============================================
 
-Often nobody wrote the group down, and it is guessed from a place or a surname, as a probability. An audit
-with such a proxy is right only if, among people of one place, the group says nothing more about the score.
-This example shows an imbalance that a proxy cannot see, and the bounds that hold whatever it hides.
+Often nobody wrote the group down, and it is guessed from a place or a surname, as a probability.
+An audit with such a proxy is right only if, among people of one place, the group says nothing
+more about the score. This example shows an imbalance that a proxy cannot see, and the bounds that
+hold whatever it hides.
 """
 
 # %%
-# People live in ten places, half of them with few of group B and half with many. The probability of B is
-# its share in the place: the proxy is perfectly calibrated. Within a place people of B score higher by
-# ``hidden``, and the places are equal on average, so that the place tells next to nothing about the score.
+# People live in ten places, half of them with few of group B and half with many. The probability
+# of B is its share in the place: the proxy is perfectly calibrated. Within a place people of B
+# score higher by ``hidden``, and the places are equal on average, so that the place tells next to
+# nothing about the score.
 
 import warnings
 
@@ -36,18 +38,21 @@ def make_people(hidden, spread=0.3, n_rows=20_000, seed=0):
 
 
 # %%
-# An audit by the proxy: it finds next to nothing, and says between which limits the truth is. The truth,
-# known here, is within.
+# An audit by the proxy: it finds next to nothing, and says between which limits the truth is. The
+# truth, known here, is within.
 
 place, proxy, group, score = make_people(hidden=1.0)
 print(*eh.audit(score, proxy, proxy=place).sentences(), sep="\n")
-print("The truth:", {name: round(far, 3) for name, far in eh.metrics.ks_unfairness(score, group).items()})
+print(
+    "The truth:",
+    {name: round(far, 3) for name, far in eh.metrics.ks_unfairness(score, group).items()},
+)
 
 # %%
-# Left: the more the proxy hides, the larger is the truth, while the estimate hardly moves; the bounds are
-# always around it. They are wide because this proxy knows little. Right: the better a proxy tells the
-# group, the narrower they are. Only a proxy that is nearly certain settles the question; otherwise ask
-# people for their group.
+# Left: the more the proxy hides, the larger is the truth, while the estimate hardly moves; the
+# bounds are always around it. They are wide because this proxy knows little. Right: the better a
+# proxy tells the group, the narrower they are. Only a proxy that is nearly certain settles the
+# question; otherwise ask people for their group.
 
 
 def measured(people):
@@ -59,7 +64,10 @@ def measured(people):
 
 hidden, spreads = np.linspace(0, 2, 6), np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.45, 0.49])
 panels = {
-    "Imbalance that the proxy does not see": (hidden, [measured(make_people(each)) for each in hidden]),
+    "Imbalance that the proxy does not see": (
+        hidden,
+        [measured(make_people(each)) for each in hidden],
+    ),
     "Share of B in places where it is frequent": (
         0.5 + spreads,
         [measured(make_people(1.0, each)) for each in spreads],

@@ -2,14 +2,14 @@
 GridSearchCV: the best model within a distance
 ==============================================
 
-A larger epsilon always fits better, so a search by score alone ends at the largest. The distance between
-the groups has to be measured beside the score, and a limit set. This example searches over the learner and
-epsilon at once with scikit-learn's own tools.
+A larger epsilon always fits better, so a search by score alone ends at the largest. The distance
+between the groups has to be measured beside the score, and a limit set. This example searches
+over the learner and epsilon at once with scikit-learn's own tools.
 """
 
 # %%
-# Groups reach the folds as a pandas series with the index of X; metadata routing works, too, and is not
-# needed.
+# Groups reach the folds as a pandas series with the index of X; metadata routing works, too, and
+# is not needed.
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -26,8 +26,9 @@ X, y, group = pd.DataFrame(data.data), data.target, pd.Series(data.sensitive_fea
 learners = {"linear": Ridge(), "cubic": make_pipeline(PolynomialFeatures(3), Ridge())}
 
 # %%
-# Two scores for each candidate: R\ :sup:`2`, exact over the draws, and minus the largest distance between a
-# group and everybody. ``best_within`` takes the best score among the candidates within the limit.
+# Two scores for each candidate: R\ :sup:`2`, exact over the draws, and minus the largest distance
+# between a group and everybody. ``best_within`` takes the best score among the candidates within
+# the limit.
 
 limit = 0.1
 search = GridSearchCV(
@@ -44,9 +45,9 @@ search.fit(X, y, sensitive_features=group)
 print("chosen: epsilon", search.best_params_["epsilon"], "with", search.best_params_["estimator"])
 
 # %%
-# Every candidate, with the spread of its distance over the folds. Chance is part of it: with the few
-# hundred rows of a fold even a model at parity shows some hundredths, so a limit needs room above epsilon.
-# By score alone the search would have ended at the upper right.
+# Every candidate, with the spread of its distance over the folds. Chance is part of it: with the
+# few hundred rows of a fold even a model at parity shows some hundredths, so a limit needs room
+# above epsilon. By score alone the search would have ended at the upper right.
 
 results = pd.DataFrame(search.cv_results_)
 fig, ax = plt.subplots(figsize=(6.8, 4.1), layout="constrained")
@@ -67,9 +68,13 @@ told = f"chosen: epsilon {chosen['param_epsilon']}"
 ax.plot(*at, "o", color="none", markeredgecolor="black", markersize=16)
 ax.annotate(told, at, (-14, 10), textcoords="offset points", ha="right")
 ax.axvspan(0, limit, color="0.94", zorder=0)
-ax.annotate("within the limit", (0, ax.get_ylim()[1]), (6, -14), textcoords="offset points", color=GREY)
+ax.annotate(
+    "within the limit", (0, ax.get_ylim()[1]), (6, -14), textcoords="offset points", color=GREY
+)
 ax.set(
-    xlabel="Largest distance to everybody (mean of three folds)", ylabel="R$^2$ (mean of three folds)", xlim=0
+    xlabel="Largest distance to everybody (mean of three folds)",
+    ylabel="R$^2$ (mean of three folds)",
+    xlim=0,
 )
 ax.legend(frameon=False, loc="lower right")
 ax.spines[["top", "right"]].set_visible(False)
@@ -77,8 +82,8 @@ ax.set_title("The best score among the candidates within the limit", loc="left")
 plt.show()
 
 # %%
-# The chosen model is fitted again on all rows. To know what new people will see, fit it once more with the
-# default ``confidence``: then epsilon is for them, and ``print`` tells.
+# The chosen model is fitted again on all rows. To know what new people will see, fit it once more
+# with the default ``confidence``: then epsilon is for them, and ``print`` tells.
 
 final = search.best_estimator_.set_params(confidence="average").fit(X, y, sensitive_features=group)
 print(final.certificate_.promise)
