@@ -2,7 +2,7 @@
 The price of parity: risk against distance
 ==========================================
 
-How much accuracy does each step towards parity cost, and where does it stop to be worth it? A
+How much accuracy does each step towards parity cost, and where does it stop being worth it? A
 frontier fits the models once, solves the parity step for many tolerances, and measures each on
 held-out rows. Two limits make it readable: what *chance alone* would show on as many rows, and
 the *best constant*, which is at parity and knows nothing of anybody.

@@ -42,7 +42,8 @@ def measure(name, chance):
 
 # %%
 # fairlearn's difference is between two groups. An epsilon is between a group and everybody, so
-# that twice the epsilon is the most that two groups can differ.
+# that two groups may differ by up to twice as much. It is kept on average over samples; a single
+# one, such as this, may show more.
 
 base_point = measure("no parity", base.predict(new.data).astype(float))
 lines = {}

@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import evenhand as eh
-from evenhand.plots import GREY, INK, MARK, CalibrationDisplay
+from evenhand.plots import GREY, INK, CalibrationDisplay
 
 names = np.array(["A", "B"])
 fit, new = (
@@ -81,22 +81,15 @@ for name, model in models.items():
 # The tree misses its epsilon by far. Isotonic calibration makes its probabilities right on
 # average, and that is not enough: they have to be right given the score as well.
 # ``calibration="joint"`` sees to that, and brings parity back, at a high price in R\ :sup:`2`,
-# since the tree knows little about the group. The better way is a better model. The default, with
-# epsilon for new people, calibrates jointly and measures what they will see, so that no user is
-# left with the second line.
+# since the tree knows little about the group. The better way is a better model. The default,
+# ``confidence="auto"``, calibrates jointly, measures by cross-fitting what new people will see,
+# and warns where that is beyond epsilon.
 
 fig, ax = plt.subplots(figsize=(7.2, 3.4), layout="constrained")
 for place, (own, seen, r2) in enumerate(found.values()):
     ax.plot([own, seen], [place, place], color="0.8", linewidth=3, zorder=1)
     ax.plot(own, place, "D", color=GREY, label="by its own reckoning" if place == 0 else None)
-    ax.plot(
-        seen,
-        place,
-        "o",
-        color=INK if seen < 0.05 else MARK,
-        markersize=8,
-        label="new people" if place == 0 else None,
-    )
+    ax.plot(seen, place, "o", color=INK, markersize=8, label="new people" if place == 0 else None)
     ax.annotate(
         f"R$^2$ {r2:.2f}",
         (0.999, place),

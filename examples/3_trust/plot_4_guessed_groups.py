@@ -77,8 +77,8 @@ fig, axes = plt.subplots(1, 2, figsize=(8.2, 3.7), sharey=True, layout="constrai
 for ax, (label, (along, rows)) in zip(axes, panels.items(), strict=True):
     estimate, least, most, truth = np.transpose(rows)
     ax.fill_between(along, least, most, color="0.88", label="possible, whatever the proxy hides")
-    ax.plot(along, truth, "o-", color=INK, label="truth")
-    ax.plot(along, estimate, "s--", color=MARK, label="by the proxy")
+    ax.plot(along, truth, "o-", color=INK, clip_on=False, label="truth")
+    ax.plot(along, estimate, "s--", color=MARK, clip_on=False, label="by the proxy")
     ax.set(xlabel=label, xlim=(along[0], along[-1]), ylim=(-0.01, 0.62))
     ax.locator_params(axis="x", nbins=5)
     ax.spines[["top", "right"]].set_visible(False)

@@ -30,7 +30,7 @@ def make_rows(chunk, n_rows, seed):
 
 
 # %%
-# Three copies of one step. The first stops to learn when the population shifts, the second never
+# Three copies of one step. The first stops learning when the population shifts, the second never
 # forgets, and the third has a half-life: a row counts for half after so many others.
 
 alarms = []
@@ -67,7 +67,7 @@ for name, distances in seen.items():
 
 # %%
 # What new people see at each moment. The shift breaks parity at once for all three. The one that
-# stops to learn stays there. The one that forgets nothing is even farther off for a while: it
+# stops learning stays there. The one that forgets nothing is even farther off for a while: it
 # aims at the average of the old and the new population, and people are like neither. With a
 # half-life the alarm makes the past count for little, and parity is back after a few chunks. That
 # is not free where nothing shifts: fewer rows count.
