@@ -15,7 +15,7 @@ from evenhand.exceptions import EvenhandWarning
 
 FOLDER = Path(__file__).resolve().parent.parent / "examples"
 EXAMPLES = sorted(FOLDER.glob("*/plot_*.py"))
-SECTIONS = sorted(path for path in FOLDER.iterdir() if path.is_dir() and not path.name.startswith("__"))
+SECTIONS = sorted(path for path in FOLDER.iterdir() if path.is_dir() and path.name[0].isdigit())
 PUBLIC = {"evenhand", "evenhand.exceptions", *(f"evenhand.{name}" for name in evenhand.__all__)}
 LONGEST = 60  # processor seconds, by the issue that asked for them
 
