@@ -11,7 +11,13 @@ from sphinx.util.typing import ExtensionMetadata
 from sphinx.writers.html5 import HTML5Translator
 
 LOG = logging.getLogger(__name__)
-SAME = {r"\dots": r"\ldots", r"\lVert": r"\|", r"\rVert": r"\|", r"\lvert": "|", r"\rvert": "|"}  # for docutils
+SAME = {
+    r"\dots": r"\ldots",
+    r"\lVert": r"\|",
+    r"\rVert": r"\|",
+    r"\lvert": "|",
+    r"\rvert": "|",
+}  # for docutils
 
 
 def convert(node: nodes.math | nodes.math_block, as_block: bool) -> str:
