@@ -62,6 +62,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "show_memory": False,
     "min_reported_time": 60,
+    "write_computation_times": False,  # pages that nobody asked for, with scripts from elsewhere
     "matplotlib_animations": False,
     "image_scrapers": ("matplotlib",),
     "capture_repr": ("_repr_html_", "__repr__"),
