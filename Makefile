@@ -101,6 +101,7 @@ bench: $(READY)
 # The site, in docs/_build/html/index.html: examples are run, and a warning is an error. ARGS="-D plot_gallery=0" for a quick look.
 docs: .venv-docs/.ready
 	OMP_NUM_THREADS=1 .venv-docs/bin/python -m sphinx -b html -W --keep-going -q $(ARGS) docs docs/_build/html
+	@! grep -rE --include='*.html' '<(script|link|img|iframe)[^>]*(src|href)="(https?:)?//' docs/_build/html
 	@echo "Open docs/_build/html/index.html"
 
 # Hostile files, tables and calls, seconds of each by default: make fuzz ARGS="--seconds 3600", ARGS="functions --cases 100000"
@@ -116,7 +117,7 @@ reproduce: $(READY)
 	$(BIN)/python -m reproduction $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(TORCH_VENV) .venv-spark .venv-dask .venv-onnx .venv-mlflow .venv-docs .venv-lowest .venv-newest-* .venv-supply evenhand-demo build dist docs/_build docs/gallery docs/reference/generated docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TORCH_VENV) .venv-spark .venv-dask .venv-onnx .venv-mlflow .venv-docs .venv-lowest .venv-newest-* .venv-supply evenhand-demo build dist docs/_build docs/gallery docs/reference/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks demos fuzz reproduction -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf .venv-release
 

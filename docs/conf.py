@@ -45,6 +45,7 @@ myst_heading_anchors = 4
 myst_links_external_new_tab = False
 
 autosummary_generate = True
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"  # the docstrings say what a parameter is, in words
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False  # the class's own page lists them
@@ -61,6 +62,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "show_memory": False,
     "min_reported_time": 60,
+    "write_computation_times": False,  # pages that nobody asked for, with scripts from elsewhere
     "matplotlib_animations": False,
     "image_scrapers": ("matplotlib",),
     "capture_repr": ("_repr_html_", "__repr__"),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import takewhile
 
+from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.typing import ExtensionMetadata
 
@@ -13,6 +14,8 @@ BEFORE_NUMPYDOC = 100  # smaller than that of its own handler of docstrings
 PAGE = re.compile(r"`?\bdocs/([\w/-]+)\.md`?")
 SECTION = re.compile(r"-{3,}$")
 FIELD = r"^    {name}: (?P<type>.*?)(?: = (?P<default>.*?))?(?:  # (?P<words>.*))?$"
+TYPES = {"FloatArray": "array of floats", "IntArray": "array of integers", "AnyArray": "array"}
+PLUMBING = ("faults",)  # what the model file asks of every class
 BUILT_BY_USERS = ("evenhand.solvers", "evenhand.dual")  # whose fields are parameters
 
 
@@ -20,6 +23,8 @@ def skip_foreign(
     app: Sphinx, what: str, name: str, member: object, skip: bool, options: object
 ) -> bool | None:
     """Leave out what a class inherits from another library, whose own pages tell of it."""
+    if name in PLUMBING:
+        return True
     home = getattr(member, "fget", member)
     module = getattr(home, "__module__", None) or "evenhand"
     return None if module.startswith("evenhand") else True
@@ -65,12 +70,22 @@ def tell_field(cls: type, name: str) -> list[str]:
             words = [field["words"] or "", *(each.strip().removeprefix("# ") for each in more)]
             default = f", default={field['default']}" if field["default"] else ""
             told = re.sub(r"([|*])", r"\\\1", " ".join(words).strip())  # formulas are no markup
-            return [f"{name} : {field['type']}{default}", f"    {told}"]
+            kind = re.sub(r"\w+", lambda word: TYPES.get(word[0], word[0]), field["type"])
+            return [f"{name} : {kind}{default}", f"    {told}"]
     return [name, ""]
 
 
+def trim_blocks(app: Sphinx, doctree: nodes.document) -> None:
+    """Take off the empty line that a doctest ends with."""
+    for block in doctree.findall(nodes.literal_block):
+        text = block.astext().rstrip()
+        block.rawsource = text
+        block.children = [nodes.Text(text)]
+
+
 def setup(app: Sphinx) -> ExtensionMetadata:
-    """Tell Sphinx of both."""
+    """Tell Sphinx of them."""
+    app.connect("doctree-read", trim_blocks)
     app.connect("autodoc-skip-member", skip_foreign)
     app.connect("autodoc-process-docstring", prepare, priority=BEFORE_NUMPYDOC)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -169,7 +169,7 @@ def certify(
         sqrt(sum_js (|V_js| - epsilon_s)_+^2) <= |G|
         risk - best risk <= <w, g> + log(m) / beta <= |G| |max(w, step * g)| + log(m) / beta
 
-    The lemma states the second with |w| for |max(w, step * g)|. Its proof takes the gap
+    The lemma states the second with `|w|` for `|max(w, step * g)|`. Its proof takes the gap
     `risk_beta + F` for `<w, -g>`, but it is `<w, g> = <G, max(w, step * g)>`; a short step makes the
     difference small. The proof uses of the constraints only that they are `|V_js| <= epsilon_s` for
     linear V, so it holds for the rows V = A E[pi t^T] of every sup-norm notion, the first sum being

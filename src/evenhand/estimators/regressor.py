@@ -100,7 +100,7 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
     cells_ : Cells
         Which groups are compared, and within which strata.
     postprocessor_ : ParityPostprocessor
-        The parity step: beta_, tilt_, multipliers_ and more.
+        The parity step: `beta_`, `tilt_`, `multipliers_` and more.
     atoms_ : array of shape (n_atoms,)
         What can be predicted.
     groups_ : array of shape (n_groups,)
@@ -112,7 +112,7 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
     n_iter_ : int
         Iterations of the solver.
     n_features_in_ : int
-    feature_names_in_ : array of shape (n_features_in_,)
+    feature_names_in_ : array of shape (n_features,)
         Where X has column names.
 
     Examples
