@@ -1,4 +1,6 @@
-"""Write the README's table of other libraries from docs/comparison.md, which `make peers` writes. Run it as
+"""Write the README's table of other libraries from docs/comparison.md, which `make peers` writes.
+
+Run it as
 
 python docs/make_readme_peers.py
 """
