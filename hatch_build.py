@@ -17,4 +17,5 @@ class Readme(MetadataHookInterface):
         text = Path(self.root, "README.md").read_text(encoding="utf-8")
         text = re.sub(rf"^!\[[^]]*\]{ELSEWHERE}\n\n?", "", text, flags=re.MULTILINE)
         text = re.sub(rf"\[([^]]+)\]{ELSEWHERE}", r"\1", text)
+        text += "\nThe pages that are named here are in the source distribution, in `docs/`.\n"
         metadata["readme"] = {"content-type": "text/markdown", "text": text}

@@ -151,6 +151,7 @@ PAGES = (
     "docs/concepts/certificates.md",
     "docs/reference/cli.md",
     "docs/concepts/notions.md",
+    "docs/how-to/at-a-glance.md",
     "docs/how-to/out-of-core.md",
     "docs/how-to/plots.md",
     "docs/concepts/promise.md",
