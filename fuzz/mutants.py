@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
-LONGEST = 120.0  # seconds of the tests of one mutant: one that hangs is noticed
+LONGEST = 600.0  # seconds of the tests of one mutant: one that hangs is noticed
 
 CORE = {
     "dual.objective": ("test_core", "test_objective"),

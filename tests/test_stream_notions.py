@@ -1,10 +1,11 @@
 """Streams with strata, classes, other costs and l1 norms: what holds for plain parity holds for all."""
 
 import pickle
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 from sklearn.exceptions import NotFittedError
 
 from evenhand import ParityClassifier, ParityPostprocessor, ParityRegressor, load, save
@@ -118,6 +119,8 @@ def test_moments_are_those_of_the_plain_policy(case):
         np.testing.assert_allclose(getattr(found, name), weights.T @ policy / len(policy), atol=1e-9)
     np.testing.assert_allclose(found.policy, policy.mean(axis=0), atol=1e-9)
     np.testing.assert_allclose(found.peak - found.constant, exponents.max(axis=1).mean(), atol=1e-9)
+    smooth = logsumexp(problem.temperature * exponents, axis=1).mean() / problem.temperature
+    np.testing.assert_allclose(found.smooth - found.constant, smooth, atol=1e-9)
     prior = columns.mean(axis=0)
     imbalance = totals / stratum_sums(prior, step.strata) - columns / prior
     operator = problem.parity.operator
@@ -125,6 +128,21 @@ def test_moments_are_those_of_the_plain_policy(case):
     np.testing.assert_allclose(found.violation(operator), violation, atol=1e-9)
     squared = (imbalance**2).T @ policy / len(policy)
     np.testing.assert_allclose(found.squared_imbalance(), squared, atol=1e-9)
+
+
+@every_case
+def test_the_moments_of_two_parts_blend_into_those_of_the_whole(case):
+    _, step, whole, columns = block_of(case)
+    multipliers, parts = random_multipliers(whole), []
+    for rows in (np.arange(300), np.arange(300, whole.n_rows)):
+        part = replace(whole.rows.take(rows), weights=np.full(len(rows), 1 / len(rows)))
+        parts.append(measure(replace(whole, rows=part), columns[rows], multipliers, step.strata))
+    blended = parts[0].blended(parts[1], 1 - 300 / whole.n_rows)
+    expected = measure(whole, columns, multipliers, step.strata)
+    for field in fields(expected):
+        if field.name != "strata":
+            found, wanted = getattr(blended, field.name), getattr(expected, field.name)
+            np.testing.assert_allclose(found, wanted, atol=1e-9, err_msg=field.name)
 
 
 @every_case
