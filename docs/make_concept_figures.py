@@ -122,7 +122,7 @@ def write_slider(people: dict[str, np.ndarray], new: dict[str, np.ndarray]) -> N
 
 def draw_people(people: dict[str, np.ndarray]) -> Any:
     """What goes in: a score and a chance for each person."""
-    left, right = subplots(1, 2, size=(10.0, 3.8), width_ratios=[1.15, 1.0])[0]
+    left, right = subplots(1, 2, size=(7.6, 3.5), width_ratios=[1.15, 1.0])[0]
     few = slice(0, 700)
     for place, name in enumerate(GROUPS):
         rows = people["groups"][few] == name
@@ -151,7 +151,7 @@ def draw_people(people: dict[str, np.ndarray]) -> Any:
 
 def draw_person(step: eh.ParityPostprocessor, score: float = 30.0) -> Any:
     """One score, two chances: cost, bonus, and where the prediction goes."""
-    axes = subplots(1, 3, size=(10.5, 3.5))[0]
+    axes = subplots(1, 3, size=(8.2, 3.3))[0]
     window = np.abs(ATOMS - score) <= 8.0
     cost = (ATOMS - score) ** 2
     for place, chance in enumerate((0.75, 0.25)):
@@ -171,8 +171,8 @@ def draw_person(step: eh.ParityPostprocessor, score: float = 30.0) -> Any:
         )
     axes[1].plot(ATOMS[window], cost[window], color=GREY, linewidth=1.0, linestyle=":")
     titles = (
-        "1. A bonus on each possible value",
-        "2. Cost less bonus (dotted: cost)",
+        "1. A bonus on each value",
+        "2. Cost less bonus",
         "3. What is predicted",
     )
     for ax, title, label in zip(axes, titles, ("Bonus", "To be made small", "Chance"), strict=True):
