@@ -24,6 +24,7 @@ from evenhand.datasets import make_population
 from evenhand.exceptions import SinglePrecisionWarning, StepAloneWarning
 from evenhand.onnx_export.graph import OPSET
 from tests.onnx_graphs.graphs import column_inputs, open_graph
+from tests.page_lines import run_sections
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +198,12 @@ def test_columns_may_be_called_as_outputs_are_but_not_as_inputs(data, tmp_path):
     assert names == ["predicted_pmf", "predicted_mean", "median"]
     with pytest.raises(ValueError, match="Two inputs of the graph would be called 'ids': rename that column"):
         eh.export_onnx(model, path, "draw", draw_by="integers")
+
+
+def test_the_tutorial_s_lines_print_what_it_says(project_root, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = project_root / "docs" / "tutorials" / "serving.md"
+    assert run_sections(page, "A model to serve", "One file", "ONNX: without Python") >= 14
 
 
 def test_the_page_s_example_runs(project_root, tmp_path, monkeypatch):

@@ -25,6 +25,7 @@ from sklearn.preprocessing import StandardScaler
 import evenhand as eh
 import evenhand.mlflow
 from evenhand.modelfile import ModelFileError, UntrustedTypesError
+from tests.page_lines import run_sections
 
 pytestmark = pytest.mark.filterwarnings("default")  # what MLflow and Spark warn of is their own
 NAMES = np.array(["A", "B"])
@@ -322,3 +323,9 @@ def test_the_command_line_of_mlflow_gives_the_same_numbers(
     got = json.loads(answered.read_text())["predictions"]
     wanted = regressor.predict(X) if output == "draw" else regressor.predict_mean(X)
     assert_array_equal(got, wanted)
+
+
+def test_the_tutorial_s_lines_print_what_it_says(project_root, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = project_root / "docs" / "tutorials" / "serving.md"
+    assert run_sections(page, "A model to serve", "One file", "MLflow: a registry, and a server") >= 13
