@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from evenhand._utils.version import __version__
 
 if TYPE_CHECKING:  # what the names below are; they are loaded when they are first asked for
-    from evenhand import baselines, certificates, datasets, metrics, plots, solvers
+    from evenhand import baselines, certificates, datasets, exceptions, metrics, plots, solvers
     from evenhand._kernels.chunks import get_num_threads, set_num_threads
     from evenhand.dual import costs, parity
     from evenhand.dual.thresholds import Thresholds
@@ -32,6 +32,7 @@ __all__ = [
     "certificates",
     "costs",
     "datasets",
+    "exceptions",
     "explain",
     "export_onnx",
     "frontier",

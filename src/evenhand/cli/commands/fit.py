@@ -1,5 +1,6 @@
 """`evenhand fit`: a table in, a model file out."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -18,6 +19,7 @@ from evenhand.cli.prepare import Learning, Prepared, model_settings, prepare
 from evenhand.cli.rows import LabelledRows, Parts, make_features, split
 from evenhand.cli.tasks import AUTO
 from evenhand.cli.terminal import Terminal
+from evenhand.exceptions import SharedDrawsWarning
 from evenhand.solvers import Status
 from evenhand.tables.files import read_table
 from evenhand.tables.sources import Source, open_source
@@ -148,6 +150,8 @@ def fit(
         tuple(na or ()),
     )
     more = None if unlabeled is None else open_source(unlabeled, delimiter=delimiter)
+    if id is not None:  # everybody has a draw of their own
+        warnings.simplefilter("ignore", SharedDrawsWarning)
     fitted = learn(asked, limit, more, terminal)
     if id is not None:
         fitted.model.id_column_ = id  # of whom predict draws, unless it is told otherwise
