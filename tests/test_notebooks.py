@@ -13,6 +13,7 @@ from evenhand.certificates import certify_held_out, certify_plugin, certify_sequ
 from evenhand.cli.commands.info import describe
 from evenhand.datasets import make_population
 from evenhand.evaluation.frontier import Frontier
+from tests.test_site import pages
 
 NAMES = np.array(["<b>north</b>", "south & west"])
 FIT, NEW = (make_population(800, n_groups=2, random_state=seed) for seed in (0, 1))
@@ -146,20 +147,7 @@ def test_the_distance_to_the_scores_is_not_called_what_the_error_is_called(name)
         assert not re.search(r"\brisk\b", told, re.IGNORECASE)
 
 
-PAGES = (
-    "README.md",
-    "docs/concepts/certificates.md",
-    "docs/reference/cli.md",
-    "docs/concepts/notions.md",
-    "docs/how-to/at-a-glance.md",
-    "docs/how-to/out-of-core.md",
-    "docs/how-to/plots.md",
-    "docs/concepts/promise.md",
-    "docs/how-to/report.md",
-    "docs/reproduction.md",
-    "docs/concepts/solvers.md",
-    "docs/how-to/streams.md",
-)
+PAGES = ("README.md", *(f"docs/{page}" for page in pages()))
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -167,7 +155,8 @@ PAGES = (
     ("term", "meaning"),
     [
         (r"\batoms?\b(?!=|_|`)", r"can be predicted|possible prediction"),
-        (r"\b(tilt|lift)s?\b", r"prediction"),
+        (r"\b(tilt|lift)s?\b", r"prediction|bonus"),
+        (r"\bduals?\b", r"price|multiplier"),
         (r"\bLemma\b", r"paper"),
     ],
 )

@@ -1,5 +1,8 @@
 """The site, without Sphinx: public names have their place, pages are reached, links lead somewhere."""
 
+import ast
+import builtins
+import doctest
 import importlib
 import inspect
 import re
@@ -168,6 +171,30 @@ def test_every_listed_class_and_function_has_a_sentence_of_its_own():
         found = find(name)
         if inspect.isclass(found) or inspect.isfunction(found):
             assert (found.__doc__ or "").strip(), name
+
+
+def free_names(code):
+    """Names that code reads and nowhere makes."""
+    made, read = set(dir(builtins)), set()
+    for node in ast.walk(ast.parse(code)):
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                made |= {(each.asname or each.name).partition(".")[0] for each in node.names}
+            case ast.FunctionDef() | ast.ClassDef():
+                made.add(node.name)
+            case ast.arg():
+                made.add(node.arg)
+            case ast.Name():
+                (read if isinstance(node.ctx, ast.Load) else made).add(node.id)
+    return read - made
+
+
+def test_examples_of_the_reference_can_be_copied_with_all_that_they_need():
+    for name in listed_names():
+        found = find(name)
+        if inspect.isclass(found) or inspect.isfunction(found):
+            examples = doctest.DocTestParser().get_examples(inspect.getdoc(found) or "")
+            assert free_names("".join(each.source for each in examples)) == set(), name
 
 
 def test_every_page_is_reached_from_the_first_one():

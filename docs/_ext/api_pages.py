@@ -45,7 +45,7 @@ def mark_formulas(lines: list[str]) -> Iterator[str]:
         before = next((each for each in reversed(lines[:i]) if each), "")
         starts = line.startswith("    ") and i and not lines[i - 1]
         if i < n_prose and starts and before[:1] not in ("", " ", "-", ".") and not before.endswith("::"):
-            yield from ("::", "")
+            yield from (".. code-block:: text", "")
         yield line
 
 

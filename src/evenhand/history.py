@@ -46,6 +46,7 @@ class History:
 
     Examples
     --------
+    >>> from evenhand.history import History
     >>> from evenhand import ParityPostprocessor
     >>> from evenhand.datasets import make_population
     >>> rows = make_population(1000, n_groups=2, random_state=0)

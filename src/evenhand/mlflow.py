@@ -170,6 +170,8 @@ def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> "S
 class Served:
     """A model as MLflow asks it: a table in, answers out.
 
+    >>> from evenhand import ParityPostprocessor
+    >>> from evenhand.mlflow import Served
     >>> from evenhand.datasets import make_population
     >>> data = make_population(300, n_groups=2, random_state=0)
     >>> step = ParityPostprocessor().fit(data.scores, data.group_proba)

@@ -165,6 +165,8 @@ def diagnose_calibration(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from evenhand.calibration import diagnose_calibration
     >>> rng = np.random.default_rng(0)
     >>> share = rng.uniform(size=4000)
     >>> codes = (rng.uniform(size=4000) < share).astype(int)

@@ -101,6 +101,8 @@ def joint_inputs(scores: FloatArray, group_proba: Sequence[FloatArray]) -> Float
     Class probabilities, and those of each model of the group, become log-ratios to their first column, after
     any below 1e-6 are raised to that; scores of shape (n_rows,) stay as they are, and come first.
 
+    >>> import numpy as np
+    >>> from evenhand.calibration import joint_inputs
     >>> joint_inputs(np.array([3.0]), [np.array([[0.2, 0.8]])]).round(2)
     array([[3.  , 1.39]])
     """

@@ -109,6 +109,8 @@ def fit_calibrator(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from evenhand.calibration import fit_calibrator
     >>> too_sure = np.array([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9], [0.1, 0.9]])
     >>> calibrator = fit_calibrator("temperature", too_sure, [0, 0, 1, 1, 1, 0])
     >>> calibrator([[0.9, 0.1]]).round(3)

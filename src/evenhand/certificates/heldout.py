@@ -270,6 +270,8 @@ def certify_held_out(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from evenhand.certificates import certify_held_out
     >>> rng = np.random.default_rng(0)
     >>> print(certify_held_out(rng.normal(size=20_000), rng.integers(2, size=20_000), epsilon=0.05))
     With probability 0.95 over the choice of 20000 held-out rows, all of this is true of the predictor that

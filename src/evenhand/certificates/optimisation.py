@@ -190,9 +190,12 @@ def certify(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from evenhand.certificates import certify
     >>> from evenhand._utils.validation import Rows
     >>> from evenhand.dual.costs import Squared
     >>> from evenhand.dual.grid import uniform_grid
+    >>> from evenhand.dual.step import ParityStep
     >>> from evenhand.solvers import ZeroMultipliers, run
     >>> rows = Rows(np.array([-0.9, 0.9]), np.array([[0.9, 0.1], [0.1, 0.9]]), ("a", "b"), None)
     >>> grid, prior = uniform_grid(-1.0, 1.0, 3), np.array([0.5, 0.5])

@@ -208,6 +208,7 @@ def certify_plugin(
 
     Examples
     --------
+    >>> from evenhand.certificates import certify_plugin
     >>> from evenhand import ParityPostprocessor
     >>> from evenhand.datasets import make_population
     >>> fit, held = (make_population(4000, 2, random_state=seed) for seed in (0, 1))

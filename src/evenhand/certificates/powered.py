@@ -82,6 +82,7 @@ def certify_prediction_powered(
 
     Examples
     --------
+    >>> from evenhand.certificates import certify_prediction_powered
     >>> from evenhand import ParityPostprocessor
     >>> from evenhand.certificates import certify_held_out
     >>> from evenhand.datasets import make_population

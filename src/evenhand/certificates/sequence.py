@@ -132,6 +132,8 @@ def certify_sequence(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from evenhand.certificates import certify_sequence
     >>> rng = np.random.default_rng(0)
     >>> group = rng.integers(2, size=4000)
     >>> candidates = [rng.normal(size=4000) + shift * group for shift in (0.0, 0.1, 0.2, 0.3)]

@@ -38,6 +38,7 @@ def paper_split(
 
     Examples
     --------
+    >>> from evenhand.datasets import paper_split
     >>> from evenhand.datasets import make_paper_synthetic
     >>> split = paper_split(make_paper_synthetic(random_state=0), random_state=0)
     >>> len(split.labeled), len(split.unlabeled), len(split.test)

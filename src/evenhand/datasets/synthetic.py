@@ -39,6 +39,7 @@ def make_paper_synthetic(n_samples: int = 2000, random_state: Any = None) -> Bun
 
     Examples
     --------
+    >>> from evenhand.datasets import make_paper_synthetic
     >>> population = make_paper_synthetic(random_state=0)
     >>> population.data.shape, population.group_prior.round(3)
     ((2000, 3), array([0.242, 0.258, 0.258, 0.242]))
@@ -102,6 +103,7 @@ def make_population(
 
     Examples
     --------
+    >>> from evenhand.datasets import make_population
     >>> population = make_population(1000, n_groups=3, random_state=0)
     >>> population.scores.shape, population.group_proba.shape
     ((1000,), (1000, 3))
@@ -174,6 +176,7 @@ def make_class_population(
 
     Examples
     --------
+    >>> from evenhand.datasets import make_class_population
     >>> population = make_class_population(1000, n_groups=3, random_state=0)
     >>> population.joint_proba.shape, population.class_proba.shape
     ((1000, 6), (1000, 2))

@@ -108,7 +108,9 @@ class Cost(Stored, ABC):
 class Squared(Cost):
     """`(eta - y)^2`, whose best score is the mean.
 
-    >>> Squared().table(np.array([0.5, 2.0]), np.array([0.0, 1.0]))
+    >>> import numpy as np
+    >>> import evenhand as eh
+    >>> eh.costs.Squared().table(np.array([0.5, 2.0]), np.array([0.0, 1.0]))
     array([[0.25, 0.25],
            [4.  , 1.  ]])
     """
@@ -167,7 +169,9 @@ class Absolute(Cost):
 class Pinball(Cost):
     """`alpha (eta - y)` where the atom is too low, `(1 - alpha) (y - eta)` where it is too high.
 
-    >>> Pinball(0.9).table(np.array([1.0]), np.array([0.0, 2.0])).round(3)
+    >>> import numpy as np
+    >>> import evenhand as eh
+    >>> eh.costs.Pinball(0.9).table(np.array([1.0]), np.array([0.0, 2.0])).round(3)
     array([[0.9, 0.1]])
     """
 
@@ -233,7 +237,10 @@ class Custom(Cost):
 class CostMatrix(Cost):
     """Expected cost of each atom under class probabilities, `sum_k P(Y = k | x) matrix[k, l]`.
 
-    >>> CostMatrix(np.array([[0.0, 1.0], [5.0, 0.0]])).table(np.array([[0.75, 0.25]]), np.arange(2.0))
+    >>> import numpy as np
+    >>> import evenhand as eh
+    >>> cost = eh.costs.CostMatrix(np.array([[0.0, 1.0], [5.0, 0.0]]))
+    >>> cost.table(np.array([[0.75, 0.25]]), np.arange(2.0))
     array([[1.25, 0.75]])
     """
 
@@ -299,7 +306,8 @@ def register_cost(name: str, factory: Callable[..., Cost]) -> None:
 def make_cost(cost: Any) -> Cost:
     """The cost that a name, a cost, a function or a matrix asks for.
 
-    >>> make_cost("pinball")
+    >>> import evenhand as eh
+    >>> eh.costs.make_cost("pinball")
     Pinball(alpha=0.5)
     """
     if isinstance(cost, Cost):
@@ -335,6 +343,7 @@ def cost_faults(cost: object, n_atoms: int) -> Iterator[str]:
 def same_cost(one: Cost, other: Cost) -> bool:
     """Whether two costs are of one class and have the same parameters; equal, if that is no dataclass.
 
+    >>> from evenhand.dual.costs import Pinball, same_cost
     >>> same_cost(Pinball(0.5), Pinball(0.5)), same_cost(Pinball(0.5), Pinball(0.9))
     (True, False)
     """

@@ -111,7 +111,9 @@ def _as_column(scales: FloatArray, like: FloatArray) -> FloatArray:
 def matrix(operator: Operator) -> FloatArray:
     """A as a dense array, shape (n_rows, n_atoms).
 
-    >>> matrix(Cumulative(np.ones(2)))
+    >>> import numpy as np
+    >>> import evenhand as eh
+    >>> eh.parity.matrix(eh.parity.Cumulative(np.ones(2)))
     array([[1., 0., 0.],
            [1., 1., 0.]])
     """

@@ -193,7 +193,8 @@ def register_parity(notion: ParityNotion) -> None:
 def find_parity(parity: str | ParityNotion) -> ParityNotion:
     """The notion that a name stands for, with its numbers if it takes any; a notion is returned as it is.
 
-    >>> find_parity("ks"), find_parity("thresholds:600,50%")
+    >>> import evenhand as eh
+    >>> eh.parity.find_parity("ks"), eh.parity.find_parity("thresholds:600,50%")
     (CdfParity(), Thresholds(thresholds=(600.0,), quantiles=(0.5,)))
     """
     if not isinstance(parity, str):
@@ -220,7 +221,9 @@ def resolve_parity(
 def make_parity(parity: str | ParityNotion, atoms: FloatArray | Grid) -> Parity:
     """A parity notion, or the one called so, on a grid of atoms or on atoms that need no scaling.
 
-    >>> make_parity("cdf", np.array([-1.0, 0.0, 1.0])).operator.n_rows
+    >>> import numpy as np
+    >>> import evenhand as eh
+    >>> eh.parity.make_parity("cdf", np.array([-1.0, 0.0, 1.0])).operator.n_rows
     2
     """
     notion = find_parity(parity)

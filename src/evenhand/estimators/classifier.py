@@ -112,6 +112,7 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
 
     Examples
     --------
+    >>> import numpy as np
     >>> from evenhand import ParityClassifier
     >>> from evenhand.datasets import make_population
     >>> data = make_population(3000, n_groups=2, random_state=0)

@@ -34,10 +34,12 @@ def table_pipeline(model: BaseEstimator, columns: Any) -> Pipeline:
 
     Examples
     --------
+    >>> from evenhand import table_pipeline
     >>> import pandas as pd
     >>> from sklearn.linear_model import Ridge
     >>> frame = pd.DataFrame({"age": [31.0, None, 58.0], "town": ["A", "B", "A"]})
     >>> pipeline = table_pipeline(Ridge(), frame).fit(frame, [1.0, 2.0, 3.0])
+    >>> from evenhand.estimators.tabular import pipeline_kinds
     >>> pipeline_kinds(pipeline)
     {'age': 'number', 'town': 'text'}
     """

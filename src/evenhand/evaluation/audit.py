@@ -298,6 +298,8 @@ def audit(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from evenhand import audit
     >>> rng = np.random.default_rng(0)
     >>> groups = np.repeat(["A", "B"], [1000, 500])
     >>> found = audit(rng.normal(size=1500) + 0.3 * (groups == "B"), groups)

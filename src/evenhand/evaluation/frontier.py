@@ -286,6 +286,7 @@ def frontier(
 
     Examples
     --------
+    >>> from evenhand import frontier
     >>> from evenhand import ParityPostprocessor
     >>> from evenhand.datasets import make_population
     >>> fit, new = (make_population(1000, n_groups=2, random_state=seed) for seed in (0, 1))

@@ -33,6 +33,7 @@ def accuracy(
 
     Examples
     --------
+    >>> from evenhand.metrics import accuracy
     >>> accuracy(["no", "yes"], [[0.5, 0.5], [0.25, 0.75]], classes=["no", "yes"])
     0.625
     >>> accuracy(["no", "yes"], ["yes", "yes"])
@@ -74,6 +75,7 @@ def decision_gaps(
 
     Examples
     --------
+    >>> from evenhand.metrics import decision_gaps
     >>> decision_gaps(["yes", "no", "no", "no"], ["a", "a", "b", "b"])
     {'a': 0.25, 'b': 0.25}
     """

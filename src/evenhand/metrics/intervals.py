@@ -90,6 +90,7 @@ def unfairness_interval(
 
     Examples
     --------
+    >>> from evenhand.metrics import unfairness_interval
     >>> found = unfairness_interval([1.0, 2.0, 3.0, 4.0] * 50, list("abbb") * 50, method="dkw")
     >>> {group: [round(number, 2) for number in row] for group, row in found.to_dict().items()}
     {'a': [0.75, 0.44, 0.83], 'b': [0.25, 0.11, 0.34]}
@@ -198,6 +199,7 @@ def dkw_radius(n_rows: Any, alpha: Any, randomised: bool = False) -> Any:
 
     Examples
     --------
+    >>> from evenhand.metrics import dkw_radius
     >>> round(float(dkw_radius(100, 0.05)), 4), round(float(dkw_radius(100, 0.05, randomised=True)), 4)
     (0.1358, 0.1524)
     """
@@ -225,6 +227,7 @@ def risk_interval(
 
     Examples
     --------
+    >>> from evenhand.metrics import risk_interval
     >>> risk_interval([0.0, 1.0, 0.0], [0.5, 0.5, 1.0], ["a", "a", "b"]).to_dict()
     {'a': (0.25, 0.25, 0.25), 'b': (1.0, 0.0, inf)}
     """

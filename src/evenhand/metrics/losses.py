@@ -61,6 +61,7 @@ def risk(
 
     Examples
     --------
+    >>> from evenhand.metrics import risk
     >>> risk([0.0, 1.0], [[0.5, 0.5], [0.0, 1.0]], atoms=[0.0, 1.0])
     0.25
     >>> risk([0.0, 1.0], [1.0, 1.0])
@@ -94,6 +95,7 @@ def constant_risk(
 
     Examples
     --------
+    >>> from evenhand.metrics import constant_risk
     >>> constant_risk([0.0, 2.0, 4.0]), constant_risk([0.0, 0.0, 1.0], loss="zero_one")
     (2.6666666666666665, 0.3333333333333333)
     """

@@ -118,6 +118,7 @@ def unfairness_bounds(
     --------
     Two places of the same size, with 80 % and 20 % of group a; in both, half of the people are above:
 
+    >>> from evenhand.metrics import unfairness_bounds
     >>> import numpy as np
     >>> place, above = np.repeat(["north", "south"], 100), np.tile([0.0, 1.0], 100)
     >>> share = np.where(place == "north", 0.8, 0.2)

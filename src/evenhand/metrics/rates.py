@@ -231,6 +231,7 @@ def selection_rates(
 
     Examples
     --------
+    >>> from evenhand.metrics import selection_rates
     >>> hired = ["yes"] * 40 + ["no"] * 60 + ["yes"] * 30 + ["no"] * 70
     >>> found = selection_rates(hired, ["M"] * 100 + ["F"] * 100, selected="yes")
     >>> print(found)

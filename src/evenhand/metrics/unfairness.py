@@ -66,6 +66,7 @@ def unfairness(
 
     Examples
     --------
+    >>> from evenhand.metrics import unfairness
     >>> unfairness([1.0, 2.0, 3.0, 4.0], ["a", "a", "b", "b"], metric="mean")
     {'a': 1.0, 'b': 1.0}
     >>> unfairness([1.0, 2.0, 3.0, 4.0], ["a", "a", "b", "b"], metric="w2", pairwise=True)
@@ -112,6 +113,7 @@ def ks_unfairness(
 
     Examples
     --------
+    >>> from evenhand.metrics import ks_unfairness
     >>> ks_unfairness([1.0, 2.0, 3.0, 4.0], ["a", "a", "b", "b"])
     {'a': 0.5, 'b': 0.5}
     """
@@ -138,6 +140,7 @@ def tv_unfairness(
 
     Examples
     --------
+    >>> from evenhand.metrics import tv_unfairness
     >>> tv_unfairness([1.0, 2.0, 2.0, 3.0], ["a", "a", "b", "b"])
     {'a': 0.25, 'b': 0.25}
     """
@@ -163,6 +166,7 @@ def w1_unfairness(
 
     Examples
     --------
+    >>> from evenhand.metrics import w1_unfairness
     >>> w1_unfairness([1.0, 2.0, 3.0, 4.0], ["a", "a", "b", "b"])
     {'a': 1.0, 'b': 1.0}
     """
@@ -186,6 +190,7 @@ def parity_score(
 
     Examples
     --------
+    >>> from evenhand.metrics import parity_score
     >>> parity_score(None, [1.0, 2.0, 3.0, 4.0], sensitive_features=["a", "a", "b", "b"])
     -0.5
     """
@@ -203,6 +208,7 @@ def distance_to(
 
     Examples
     --------
+    >>> from evenhand.metrics import distance_to
     >>> ks = distance_to([1.0, 2.0, 3.0, 4.0])
     >>> ks(None, [1.0, 2.0])
     0.5

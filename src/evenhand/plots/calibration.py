@@ -48,6 +48,7 @@ class CalibrationDisplay(Display):
 
     Examples
     --------
+    >>> from evenhand.plots import CalibrationDisplay
     >>> shown = CalibrationDisplay.from_curves(["a"], [[0.2, 0.5]], [[0.21, 0.9]], [[100, 100]])
     >>> shown.outside
     array([[False,  True]])

@@ -59,6 +59,7 @@ class ConvergenceDisplay(Display):
 
     Examples
     --------
+    >>> from evenhand.plots import ConvergenceDisplay
     >>> shown = ConvergenceDisplay.from_runs({"sgd": ([10, 100], [0.2, 0.3], [0.5, 0.1])}, epsilon=0.05)
     >>> shown.frame("pandas")["unfairness"].tolist()
     [0.5, 0.1]

@@ -67,6 +67,7 @@ class DistributionDisplay(Display):
 
     Examples
     --------
+    >>> from evenhand.plots import DistributionDisplay
     >>> display = DistributionDisplay.from_predictions(
     ...     [1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 1.0, 2.0], ["a", "a", "b", "b"]
     ... )

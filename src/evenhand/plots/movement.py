@@ -71,6 +71,8 @@ class MovementDisplay(Display):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from evenhand.plots import MovementDisplay
     >>> old = np.arange(100.0)
     >>> shown = MovementDisplay.from_predictions(old, old + 2.0, np.repeat(["a", "b"], 50))
     >>> [float(each.mean_move) for each in shown.moves]

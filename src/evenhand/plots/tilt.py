@@ -60,6 +60,7 @@ class TiltDisplay(Display):
 
     Examples
     --------
+    >>> from evenhand.plots import TiltDisplay
     >>> shown = TiltDisplay.from_tilt([0.0, 1.0], [[0.1, 0.0], [0.0, 0.0]], [0.5, 0.5])
     >>> shown.lift
     array([[-0.05,  0.05],

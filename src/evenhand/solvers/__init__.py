@@ -102,6 +102,7 @@ def make_solver(
     `max_iter` counts iterations of the deterministic solvers and single-row gradients of the
     stochastic ones; None is the solver's own default.
 
+    >>> from evenhand.solvers import make_solver
     >>> make_solver("sgd3+acsa2", random_state=0).name
     'sgd3+acsa2'
     """

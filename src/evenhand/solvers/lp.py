@@ -42,6 +42,8 @@ class LinearProgramSolution:
 def solve_lp(problem: DualProblem, *, max_size: int = MAX_SIZE) -> LinearProgramSolution:
     """Solve the program of `problem` exactly; beta plays no part.
 
+    >>> import numpy as np
+    >>> from evenhand.solvers import solve_lp
     >>> from evenhand import ParityPostprocessor
     >>> from evenhand._utils.validation import Rows
     >>> scores, proba = np.array([-1.0, 1.0]), np.eye(2)

@@ -56,6 +56,7 @@ def iter_predictions(
 
     Examples
     --------
+    >>> import numpy as np
     >>> from evenhand import ParityPostprocessor
     >>> from evenhand.datasets import make_population
     >>> from evenhand.tables.outofcore import iter_predictions
