@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -7,6 +8,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from evenhand import ParityPostprocessor, ParityRegressor
 from evenhand.certificates import certify_held_out, certify_plugin
+from evenhand.certificates.deviations import mean_excess_width, share_interval
+from evenhand.certificates.heldout import lower_bounds
 from evenhand.datasets import make_population
 from evenhand.metrics import ks_unfairness, unfairness
 from reproduction.coverage import (
@@ -75,6 +78,39 @@ def test_the_verdict_follows_the_bounds():
     assert "cannot tell" in str(unsure)
     assert json.loads(json.dumps(apart.to_dict()))["delta"] == 0.05
     assert list(apart.frame("pandas").columns)[-1] == "epsilon"
+
+
+def test_what_is_just_met_is_not_refuted():
+    values, groups = np.tile([0.0, 1.0], 200), np.repeat([0, 1], 200)  # the same values in both
+    found = certify_held_out(values, groups, epsilon=0.0)
+    assert found.lower.tolist() == [0.0, 0.0]
+    assert not found.refuted
+
+
+def test_the_table_of_a_notebook_has_a_column_for_what_was_asked_for():
+    values, groups = np.tile([0.0, 1.0], 200), np.repeat([0, 1], 200)
+    plain = certify_held_out(values, groups)._repr_html_()
+    asked = certify_held_out(values, groups, epsilon=0.123)._repr_html_()
+    for text, wanted in ((plain, False), (asked, True)):
+        assert ("Asked for (epsilon)" in text) is wanted
+        assert ("0.123" in text) is wanted
+    assert asked.count("<th") == plain.count("<th") + 1
+
+
+@pytest.mark.parametrize(("n_groups", "n_gaps"), [(2, 1), (3, 3), (5, 5)])
+def test_gaps_share_the_level_of_the_lower_bounds(n_groups, n_gaps):
+    sample = SimpleNamespace(
+        strata=lambda: [np.arange(n_groups)],
+        totals=lambda: np.full(n_groups, 300 * n_groups),
+        estimate=lambda: np.full(n_groups, 0.4),
+        counts=np.full(n_groups, 300),
+        unit=1.0,
+        metric="mean",
+    )
+    _, high = share_interval(300, 300 * n_groups, 0.01 / n_groups)
+    width = mean_excess_width(300, 300 * (n_groups - 1), 0.05 / n_gaps)
+    expected = (1 - high) * (0.4 / (1 - 1 / n_groups) - width)
+    np.testing.assert_allclose(lower_bounds(sample, 0.05, 0.01), expected)
 
 
 def test_a_group_of_one_row_gets_a_wide_and_honest_bound():
