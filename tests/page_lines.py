@@ -1,4 +1,4 @@
-"""Lines of a page that its doctest skips, run where what they need is installed."""
+"""Lines of a page that its doctest does not run, to be run where what they need is there."""
 
 import doctest
 import re
@@ -15,3 +15,9 @@ def run_sections(page: Path, *titles: str) -> int:
     found = doctest.DocTestRunner(optionflags=FLAGS).run(lines)
     assert found.failed == 0
     return found.attempted
+
+
+def silent_blocks(page: Path) -> list[str]:
+    """Blocks of Python without prompts, which take names for granted and print nothing."""
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    return [block for block in blocks if ">>> " not in block]

@@ -1,6 +1,5 @@
 """Blocks of code on pages that take a model and rows for granted: each runs, with rows made up here."""
 
-import re
 from pathlib import Path
 
 import matplotlib as mpl
@@ -10,6 +9,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import evenhand as eh
+from tests.page_lines import silent_blocks
 
 NAMES = np.array(["north", "south"])
 
@@ -121,10 +121,7 @@ def test_the_blocks_of_the_page_run(page, project_root, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     mpl.use("Agg")
     names = PAGES[page]() | {"__name__": "page"}
-    blocks = re.findall(
-        r"^```python\n(.*?)^```", (project_root / "docs" / page).read_text(), re.DOTALL | re.MULTILINE
-    )
-    silent = [block for block in blocks if ">>> " not in block]
-    assert silent
-    for block in silent:
+    blocks = silent_blocks(project_root / "docs" / page)
+    assert blocks
+    for block in blocks:
         exec(block, names)

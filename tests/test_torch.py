@@ -11,6 +11,7 @@ from evenhand import ParityClassifier, ParityPostprocessor, ParityRegressor
 from evenhand.datasets import make_population
 from evenhand.estimators.draws import key_from, uniforms_from_rows
 from evenhand.solvers import Batch, Status, run
+from tests.page_lines import silent_blocks
 from tests.rows_contract import make_step, scored
 
 torch = pytest.importorskip("torch", reason="torch is not installed: make test-torch")
@@ -292,3 +293,11 @@ def test_arrays_of_other_libraries_on_a_gpu_are_told_by_dlpack_and_answered_in_k
     monkeypatch.setattr(torch, "from_dlpack", lambda values: values.tensor)
     assert as_tensor(given, "scores") is given.tensor
     assert isinstance(like(given, torch.zeros(3)), OnGpu)
+
+
+def test_the_block_of_the_page_runs(project_root):
+    (block,) = silent_blocks(project_root / "docs" / "how-to" / "gpu.md")
+    names = {"scores": torch.from_numpy(SCORES), "group_proba": torch.from_numpy(PROBA)}
+    exec(block.replace(".cuda()", f'.to("{DEVICE}")'), names)
+    assert is_tensor(names["drawn"])
+    assert names["drawn"].device.type == DEVICE

@@ -8,6 +8,7 @@ another way to the optimum (Hessians are taken on other samples): they meet `fit
 
 import logging
 import os
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
+import evenhand as eh
 from evenhand import ParityClassifier, ParityRegressor
 from evenhand.tables import batch
 from evenhand.tables.outofcore import fit_table, iter_predictions, predict_table
@@ -24,6 +26,17 @@ N_ROWS = 6000
 FRAME = make_frame(N_ROWS)
 SMOOTH = {"atoms": 21, "beta": 100.0}  # few steps: each is a job on the cluster
 SIZES = {"empty and single": [0, 1, 3000, 0, 1, 1000], "even": [1500] * 3}
+
+
+def names_of_pages():
+    """A fitted model, and rows to score in the folder `people`, which the pages take for granted."""
+    made = eh.datasets.make_population(600, n_groups=2, random_state=0)
+    X = pd.DataFrame(made.data, columns=list("abcd"))
+    model = ParityRegressor(confidence=None, random_state=0)
+    model.fit(X, made.target, sensitive_features=made.sensitive_features)
+    Path("people").mkdir()
+    X.assign(id=range(600), region=["north", "south"] * 300).to_parquet("people/1.parquet")
+    return {"eh": eh, "model": model}
 
 
 class ClusterContract:

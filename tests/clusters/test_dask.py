@@ -13,7 +13,8 @@ import distributed
 
 from evenhand.tables import on_dask
 from evenhand.tables.outofcore import fit_table
-from tests.clusters.contract import FRAME, SIZES, SMOOTH, ClusterContract
+from tests.clusters.contract import FRAME, SIZES, SMOOTH, ClusterContract, names_of_pages
+from tests.page_lines import silent_blocks
 from tests.partitioned import GROUPS, NAMES, make_step, pieces
 
 pytestmark = pytest.mark.filterwarnings("default")  # what Dask warns of is its own
@@ -87,3 +88,11 @@ def test_only_the_columns_that_are_needed_are_read(tmp_path, monkeypatch):
     with dask.config.set(scheduler="synchronous"):
         fit_table(make_step(), dd.read_parquet(path), **NAMES)
     assert read == [["score", *GROUPS]]
+
+
+def test_the_block_of_the_tutorial_runs(cluster, project_root, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = silent_blocks(project_root / "docs" / "tutorials" / "big-tables-and-clusters.md")
+    names = names_of_pages()
+    exec(next(block for block in blocks if "dask" in block), names)
+    assert len(names["scored"].compute()) == 600

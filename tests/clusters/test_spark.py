@@ -12,7 +12,8 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from evenhand.tables.outofcore import fit_table
-from tests.clusters.contract import FRAME, SIZES, SMOOTH, ClusterContract
+from tests.clusters.contract import FRAME, SIZES, SMOOTH, ClusterContract, names_of_pages
+from tests.page_lines import silent_blocks
 from tests.partitioned import NAMES, make_step, pieces
 
 pytestmark = pytest.mark.filterwarnings("default")  # what Spark warns of is its own
@@ -92,3 +93,16 @@ class TestSpark(ClusterContract):
     def test_what_was_cached_is_forgotten_at_the_end(self, cluster, small_memory):
         fit_table(make_step(**SMOOTH), cluster.frame(pieces(FRAME, SIZES["even"])), **NAMES)
         assert cluster.session.sparkContext._jsc.getPersistentRDDs().isEmpty()
+
+
+def test_the_blocks_of_the_pages_run(cluster, project_root, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = names_of_pages() | {"spark": cluster.session}
+    pages = (
+        project_root / "docs" / page
+        for page in ("how-to/clusters.md", "tutorials/big-tables-and-clusters.md")
+    )
+    for block in (block for page in pages for block in silent_blocks(page) if "spark" in block):
+        exec(block.replace("s3://.../", f"{tmp_path}/").replace('"people/"', f'"{tmp_path}/people"'), names)
+        assert names["scored"].count() == 600
+    assert cluster.session.read.parquet(f"{tmp_path}/scored").columns == ["id", "region", "prediction"]

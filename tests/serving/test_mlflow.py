@@ -25,7 +25,7 @@ from sklearn.preprocessing import StandardScaler
 import evenhand as eh
 import evenhand.mlflow
 from evenhand.modelfile import ModelFileError, UntrustedTypesError
-from tests.page_lines import run_sections
+from tests.page_lines import run_sections, silent_blocks
 
 pytestmark = pytest.mark.filterwarnings("default")  # what MLflow and Spark warn of is their own
 NAMES = np.array(["A", "B"])
@@ -250,26 +250,38 @@ def test_csv_changes_floats_on_their_way(people, regressor):
     assert_array_equal(regressor.predict(read, ids=ids), regressor.predict(X, ids=ids))
 
 
-def test_a_spark_udf_gives_the_same_numbers(logged, regressor, people, monkeypatch):
-    pyspark = pytest.importorskip("pyspark.sql")
+@pytest.fixture
+def spark(monkeypatch):
+    sql = pytest.importorskip("pyspark.sql")
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    session = sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    yield session
+    session.stop()
+
+
+def test_a_spark_udf_gives_the_same_numbers(logged, regressor, people, spark):
     X = people[0]
-    session = (
-        pyspark.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    frame = spark.createDataFrame(X).repartition(3)
+    mean = mlflow.pyfunc.spark_udf(
+        spark, logged.model_uri, "double", env_manager="local", params={"output": "mean"}
     )
-    try:
-        frame = session.createDataFrame(X).repartition(3)
-        mean = mlflow.pyfunc.spark_udf(
-            session, logged.model_uri, "double", env_manager="local", params={"output": "mean"}
-        )
-        draw = mlflow.pyfunc.spark_udf(session, logged.model_uri, "double", env_manager="local")
-        found = frame.withColumn("mean", mean(*X.columns)).withColumn("draw", draw(*X.columns)).toPandas()
-    finally:
-        session.stop()
+    draw = mlflow.pyfunc.spark_udf(spark, logged.model_uri, "double", env_manager="local")
+    found = frame.withColumn("mean", mean(*X.columns)).withColumn("draw", draw(*X.columns)).toPandas()
     assert len(found) == len(X)
     features = found[X.columns.tolist()]
     assert_array_equal(found["mean"], regressor.predict_mean(features))
     assert_array_equal(found["draw"], regressor.predict(features))
+
+
+def test_the_blocks_of_the_page_run(regressor, people, project_root, spark):
+    X, y, groups, _ = people
+    names = {"model": regressor, "made_up_rows": X[:3], "rows": X[:5], "mlflow": mlflow, "spark": spark}
+    names |= {"X_test": X[200:], "y_test": y[200:], "groups_test": groups[200:]}
+    names |= {"frame": spark.createDataFrame(X), "feature_columns": X.columns.tolist()}
+    for block in silent_blocks(project_root / "docs" / "how-to" / "mlflow.md"):
+        exec(block, names)
+    found = names["frame"].toPandas()
+    assert_array_equal(found["score"], regressor.predict_mean(found[X.columns.tolist()]))
 
 
 @pytest.fixture(scope="module")

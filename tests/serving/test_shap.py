@@ -1,5 +1,6 @@
 """SHAP on evenhand's predictions, as docs/how-to/explaining.md has it (`make test-mlflow` has shap)."""
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -10,6 +11,7 @@ import shap
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import evenhand as eh
+from tests.page_lines import silent_blocks
 
 pytestmark = pytest.mark.filterwarnings("default")  # what SHAP warns of is its own
 
@@ -41,3 +43,20 @@ def test_attributions_add_up_to_the_chance_of_a_decision(people):
 
     found = shap.Explainer(chance, people.data[:60], seed=0)(people.data[:20])
     assert_allclose(found.base_values + found.values.sum(axis=1), chance(people.data[:20]), atol=1e-9)
+
+
+def test_the_block_of_the_page_runs(people, project_root):
+    mpl.use("Agg")
+    X, groups = people.data, people.sensitive_features
+    model = eh.ParityRegressor(confidence=None, random_state=0).fit(
+        X, people.target, sensitive_features=groups
+    )
+    judge = eh.ParityClassifier(confidence=None, random_state=0)
+    judge.fit(X, people.target > 0.1, sensitive_features=groups)
+    names = {"model": model, "judge": judge, "data": people, "X": X}
+    (block,) = silent_blocks(project_root / "docs" / "how-to" / "explaining.md")
+    exec(block, names)
+    explained = names["values"]
+    assert_allclose(
+        explained.base_values + explained.values.sum(axis=1), model.predict_mean(X[:5]), atol=1e-9
+    )
