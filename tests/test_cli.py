@@ -366,14 +366,3 @@ def test_the_demo_writes_model_rows_and_report_and_ends_with_the_path_of_the_rep
     new, scored = (pd.read_csv(tmp_path / "demo" / f"{name}.csv") for name in ("new-people", "scored"))
     assert scored.drop(columns="prediction").equals(new)
     assert "group" not in new
-
-
-def test_people_with_the_same_features_are_told_of_unless_an_id_tells_them_apart(tmp_path, capsys):
-    rng, n_rows = np.random.default_rng(0), 800
-    feature, group = rng.integers(0, 20, n_rows), rng.integers(0, 2, n_rows)
-    frame = pd.DataFrame({"person": np.arange(n_rows), "feature": feature, "group": group})
-    frame.assign(outcome=feature + group + rng.normal(size=n_rows)).to_csv(tmp_path / "rows.csv", index=False)
-    for options, told in ((("--drop", "person"), True), (("--id", "person"), False)):
-        arguments = ("--target", "outcome", "--sensitive", "group", *options, "--force")
-        assert main(["fit", str(tmp_path / "rows.csv"), *arguments, "-o", str(tmp_path / "model")]) == 0
-        assert ("share one draw" in " ".join(capsys.readouterr().err.split())) is told

@@ -311,6 +311,7 @@ def test_a_regressor_certifies_from_its_own_features(held):
 # the study
 
 
+@pytest.mark.slow
 def test_certificates_hold_as_often_as_they_say_on_a_known_population():
     columns = coverage(QUICK_COVERAGE)
     # at most delta, with three standard errors of the share for the 60 repetitions

@@ -271,7 +271,8 @@ def test_names_as_long_as_a_file_system_takes(name, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
 def test_a_closed_terminal_leaves_nothing_behind(number, made, tmp_path):
     code = (
-        "import sys, time\nfrom evenhand.cli import main\nfrom evenhand.cli.commands import predict\n"
+        "import signal, sys, time\nfrom evenhand.cli import main\nfrom evenhand.cli.commands import predict\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # which nohup around these tests would hide
         "def slow(*_):\n    print('ready', flush=True); time.sleep(60); yield\n"
         "predict.Scoring.batches = slow\nsys.exit(main(sys.argv[1:]))"
     )

@@ -63,9 +63,10 @@ def test_the_command_line_draws_by_the_id_of_the_fit(run, tmp_path, monkeypatch)
     table.drop(columns="group").to_csv("new.csv", index=False)
     table.drop(columns=["group", "person"]).to_csv("nameless.csv", index=False)
     data = ("people.csv", "-y", "wage", "-s", "group")
-    told = run("fit", *data, "--id", "person", "-o", "m.evenhand", "--confidence", "none")
-    assert told.code == 0, told.err
-    assert "--id on the command line" in told.err
+    for option, advised in (("--drop", True), ("--id", False)):
+        told = run("fit", *data, option, "person", "-o", "m.evenhand", "--force", "--confidence", "none")
+        assert told.code == 0, told.err
+        assert ("--id on the command line" in told.err) is advised
     model = eh.load("m.evenhand")
     assert model.id_column_ == "person"
     features = table[["a", "b"]]
