@@ -197,6 +197,15 @@ def dkw_radius(n_rows: Any, alpha: Any, randomised: bool = False) -> Any:
     is at most the integral of 2 exp(-2 n t^2) from a on; Markov's inequality for (Y - a)_+ does the rest,
     and this a makes the radius smallest. It costs 12 % at alpha = 0.05. The radius also holds for draws.
 
+    Parameters
+    ----------
+    n_rows : int or array of them
+        Rows of the sample.
+    alpha : float or array
+        Probability to fail.
+    randomised : bool, default=False
+        Whether a row is a distribution instead of a value.
+
     Examples
     --------
     >>> from evenhand.metrics import dkw_radius
@@ -224,6 +233,17 @@ def risk_interval(
 
     A group of one row has the interval from minus to plus infinity, cut at zero for losses that are
     never negative.
+
+    Parameters
+    ----------
+    y_true : array of shape (n,)
+        Observed targets.
+    pmf_or_values, sensitive_features, atoms, sample_weight
+        As in `unfairness`; rows whose group is missing are left out.
+    loss : {"squared", "absolute", "zero_one"} or callable, default="squared"
+        As in `risk`.
+    level : float, default=0.95
+        Of each interval on its own.
 
     Examples
     --------

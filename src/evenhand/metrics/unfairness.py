@@ -188,6 +188,13 @@ def parity_score(
     `make_scorer(parity_score).set_score_request(sensitive_features=True)` is a scikit-learn scorer, where
     metadata routing is enabled (`evenhand.scoring.parity_scorer` needs none). The target is not read.
 
+    Parameters
+    ----------
+    y_true : array or None
+    y_pred : array of shape (n,) or (n, n_atoms)
+    sensitive_features, metric, sample_weight
+        As in `unfairness`.
+
     Examples
     --------
     >>> from evenhand.metrics import parity_score
@@ -205,6 +212,14 @@ def distance_to(
 
     This is how a distance to all rows goes into fairlearn's `MetricFrame`, which shows a metric one group
     at a time: `MetricFrame(metrics={"ks": distance_to(y_pred)}, ...)`. The target is not read.
+
+    Parameters
+    ----------
+    reference : array of shape (n,)
+        Values to compare with, such as the predictions of all rows.
+    metric : as in `unfairness`, default="ks"
+    sample_weight : array of shape (n,), optional
+        Weights of `reference`.
 
     Examples
     --------

@@ -99,9 +99,19 @@ def make_solver(
 ) -> Solver[Any]:
     """The solver that a name stands for; an object is returned as it is.
 
-    `max_iter` counts iterations of the deterministic solvers and single-row gradients of the
-    stochastic ones; None is the solver's own default.
+    Parameters
+    ----------
+    solver : str or Solver
+    tol : float, default=1e-6
+        Precision of the deterministic solvers.
+    max_iter : int or None, default=None
+        Iterations of the deterministic solvers, and single-row gradients of the stochastic ones; None is the
+        solver's own default.
+    random_state : int, Generator, RandomState or None, default=None
+        Seed of the stochastic ones.
 
+    Examples
+    --------
     >>> from evenhand.solvers import make_solver
     >>> make_solver("sgd3+acsa2", random_state=0).name
     'sgd3+acsa2'

@@ -126,6 +126,15 @@ def run(
     """Run `solver` on `problem`; `callback` sees every step and stops it by returning True.
 
     Ctrl-C stops it too, and the last iterate is kept.
+
+    Parameters
+    ----------
+    solver : Solver
+    problem : DualProblem
+        `step.problem(rows)` makes it.
+    start : array, default=None
+        Multipliers to start from; None: zeros.
+    callback : function of a `Progress`, default=None
     """
     with one_blas_thread():
         return _run(solver.choose(problem), problem, start, callback)
