@@ -1,0 +1,2 @@
+PAGE="x"
+def write_page(r): pass
