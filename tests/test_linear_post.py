@@ -56,7 +56,9 @@ def test_it_has_the_risk_of_the_exact_parity_step_with_the_same_constraint(rows)
     alpha = 0.06
     prior = rows.group_proba.mean(axis=0)
     cost = 1.0 - np.eye(2)
-    step = eh.ParityPostprocessor(parity="pmf", epsilon=alpha * (1 - prior), atoms=[0.0, 1.0], cost=cost, solver="lp")
+    step = eh.ParityPostprocessor(
+        parity="pmf", epsilon=alpha * (1 - prior), atoms=[0.0, 1.0], cost=cost, solver="lp"
+    )
     step.fit(rows.class_proba, rows.group_proba)
     chances = step.predict_pmf(rows.class_proba, rows.group_proba)
     risk = float((chances * (1.0 - rows.class_proba)).sum(axis=1).mean())

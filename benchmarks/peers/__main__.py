@@ -12,17 +12,25 @@ def main() -> None:
     """Run what is asked for, and print who is ahead."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two minutes: fewer data, seeds; the page stays")
-    parser.add_argument("--page", action="store_true", help="run nothing: the page again, from what is stored")
+    parser.add_argument(
+        "--page", action="store_true", help="run nothing: the page again, from what is stored"
+    )
     parser.add_argument("--seeds", type=int, metavar="N", help="splits of each data set")
+    parser.add_argument("--keep-memory", action="store_true", help="do not measure memory again: as stored")
     asked = parser.parse_args()
     if asked.page:
         results = Results.read(FULL)
     else:
-        from benchmarks.peers.run import QUICK_SEEDS, SEEDS, check_environment, run  # needs the libraries compared
+        from benchmarks.peers.run import (
+            QUICK_SEEDS,
+            SEEDS,
+            check_environment,
+            run,
+        )  # needs the libraries compared
 
         check_environment()
         n_seeds = asked.seeds or (QUICK_SEEDS if asked.quick else SEEDS)
-        results = run(asked.quick, QUICK if asked.quick else FULL, n_seeds)
+        results = run(asked.quick, QUICK if asked.quick else FULL, n_seeds, asked.keep_memory)
     print_summary(results)
     if not asked.quick:
         write_pictures(results)

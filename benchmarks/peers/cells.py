@@ -1,8 +1,8 @@
-"""The rows that every method of the comparison gets: the same split, features, learners and cross-fitted scores.
+"""The rows that every method of the comparison gets: the same split, features, learners and scores.
 
-A cell is one task on one data set with one learner and one seed. Methods that put a step after a model all get
-the same scores: of the training rows by models that have not seen them (five folds), of the test rows by the
-model of all training rows. Test rows have no part in any choice.
+A cell is one task on one data set with one learner and one seed. Methods that put a step after a model all
+get the same scores: of the training rows by models that have not seen them (five folds), of the test rows by
+the model of all training rows. Test rows have no part in any choice.
 """
 
 from collections.abc import Callable
@@ -75,12 +75,21 @@ WHAT = {
     ("regression", "communities"): "violent crime by the largest group (2)",
     ("regression", "adult"): "age by sex (2)",
     ("regression", "three groups"): "generated: `make_population`, 3 groups that overlap",
-    ("regression", "four groups"): "generated: `make_paper_synthetic`, 4 groups that the features tell exactly",
+    (
+        "regression",
+        "four groups",
+    ): "generated: `make_paper_synthetic`, 4 groups that the features tell exactly",
     ("classification", "law school"): "grade above the median by race (2)",
     ("classification", "communities"): "crime above the median by the largest group (2)",
     ("classification", "adult"): "income above 50 000 by sex (2)",
-    ("classification", "three groups"): "generated: `make_population`, target above 0.2, 3 groups that overlap",
-    ("classification", "two groups"): "generated: `make_class_population`, the group itself moves the class (2)",
+    (
+        "classification",
+        "three groups",
+    ): "generated: `make_population`, target above 0.2, 3 groups that overlap",
+    (
+        "classification",
+        "two groups",
+    ): "generated: `make_class_population`, the group itself moves the class (2)",
 }
 
 
@@ -172,7 +181,9 @@ def make_cell(task: str, data: str, learner: str, seed: int, *, quick: bool = Fa
     if data in TABLES[task]:
         bunch = TABLES[task][data]()
         train, test = _split(bunch, seed, quick)
-        parts = [(bunch.data[rows], bunch.target[rows], bunch.sensitive_features[rows]) for rows in (train, test)]
+        parts = [
+            (bunch.data[rows], bunch.target[rows], bunch.sensitive_features[rows]) for rows in (train, test)
+        ]
     else:
         sizes = (N_TRAIN, N_TEST if quick else N_FRESH)
         drawn = [GENERATED[task][data](size, 2 * seed + part) for part, size in enumerate(sizes)]
@@ -181,7 +192,9 @@ def make_cell(task: str, data: str, learner: str, seed: int, *, quick: bool = Fa
     scaler = StandardScaler().fit(X)
     labels = np.unique(groups)
     codes, codes_test = np.searchsorted(labels, groups), np.searchsorted(labels, groups_test)
-    return Cell(task, data, learner, seed, scaler.transform(X), y, codes, scaler.transform(X_test), y_test, codes_test)
+    return Cell(
+        task, data, learner, seed, scaler.transform(X), y, codes, scaler.transform(X_test), y_test, codes_test
+    )
 
 
 def _split(bunch: Bunch, seed: int, quick: bool) -> tuple[np.ndarray, np.ndarray]:

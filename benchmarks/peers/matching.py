@@ -128,7 +128,9 @@ def _above(corners: list[tuple[float, float]], new: tuple[float, float]) -> bool
 
 def panels(results: Results) -> list[Panel]:
     """Every task, mode, data set and learner; a point needs all seeds."""
-    found: dict[tuple[str, ...], dict[tuple[str, float], list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[tuple[str, ...], dict[tuple[str, float], list[dict[str, Any]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for record in results.records:
         if "failure" not in record:
             where = tuple(record[name] for name in ("task", "mode", "data", "learner"))

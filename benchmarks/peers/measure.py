@@ -30,7 +30,9 @@ class Values:
 
         def largest(codes: np.ndarray) -> float:
             below = np.cumsum(weights[:, None] * np.eye(codes.max() + 1)[codes[rows]], axis=0)[ends]
-            return float(np.abs(below / np.bincount(codes) - below.sum(axis=1, keepdims=True) / len(codes)).max())
+            return float(
+                np.abs(below / np.bincount(codes) - below.sum(axis=1, keepdims=True) / len(codes)).max()
+            )
 
         return _with_chance(largest, groups, rng)
 

@@ -19,19 +19,33 @@ from benchmarks.peers.methods.all import KINDS, methods
 from benchmarks.peers.methods.base import Method
 from benchmarks.peers.store import Results
 
-PACKAGES = ("evenhand", "fairlearn", "equipy", "oxonfair", "error-parity", "scikit-learn", "numpy", "scipy", "cvxpy")
+PACKAGES = (
+    "evenhand",
+    "fairlearn",
+    "equipy",
+    "oxonfair",
+    "error-parity",
+    "scikit-learn",
+    "numpy",
+    "scipy",
+    "cvxpy",
+)
 SEEDS, QUICK_SEEDS = 5, 2
 QUICK_DATA = ("adult", "two groups", "three groups")
 MEMORY_DATA = "adult"
 
 
-def run(quick: bool, path: Path, n_seeds: int) -> Results:
+def run(quick: bool, path: Path, n_seeds: int, keep_memory: bool = False) -> Results:
     """Fit and measure everything; the file is written after every seed."""
-    warnings.simplefilter("ignore")  # of methods that did not converge, or promise little: the measures say it
+    warnings.simplefilter(
+        "ignore"
+    )  # of methods that did not converge, or promise little: the measures say it
     logging.disable(logging.WARNING)
     begin = perf_counter()
     results = Results(about(quick), [describe(kind) for kind in KINDS], [], [])
-    if not quick:
+    if keep_memory:
+        results.memory.extend(Results.read(path).memory)
+    elif not quick:
         results.memory.extend(measure_memory())
     warm_up()
     for seed in range(n_seeds):
@@ -83,7 +97,9 @@ def measure_method(method: Method, cell: Cell) -> Iterator[dict[str, Any]]:
             record |= measure(predict(), cell.y_test, cell.groups_test)
         except Exception as error:  # whatever a peer raises is told, and the others go on
             record["failure"] = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
-            print(f"          {method.name} ({record['mode']}, {knob}) failed: {record['failure']}", flush=True)
+            print(
+                f"          {method.name} ({record['mode']}, {knob}) failed: {record['failure']}", flush=True
+            )
         yield record
 
 
@@ -154,4 +170,6 @@ def check_environment() -> None:
     """One thread for everybody, before NumPy is loaded by anybody."""
     missing = [name for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if os.environ.get(name) != "1"]
     if missing:
-        sys.exit(f"Set {' and '.join(missing)} to 1, as `make peers` does: times of all methods are of one core.")
+        sys.exit(
+            f"Set {' and '.join(missing)} to 1, as `make peers` does: times of all methods are of one core."
+        )

@@ -41,7 +41,7 @@ def settings(results: Results) -> Iterator[tuple[str, str]]:
 
 
 def lines(results: Results, judged: list[Judged], task: str, mode: str) -> Iterator[list[str]]:
-    """One row for each peer: points, verdicts, mean difference, seconds, memory, failures."""
+    """One row for each peer: points, verdicts, median difference, seconds, memory, failures."""
     for method in results.values("method", results.select(task=task, mode=mode)):
         own = [
             each
@@ -49,19 +49,20 @@ def lines(results: Results, judged: list[Judged], task: str, mode: str) -> Itera
             if (each.panel.task, each.panel.mode, each.point.method) == (task, mode, method)
         ]
         found = Counter(each.comparison.verdict for each in own)
-        mean = np.mean([each.comparison.difference for each in own]) if own else np.nan
+        middle = np.median([each.comparison.difference for each in own]) if own else np.nan
         failed = sum("failure" in each for each in results.select(task=task, mode=mode, method=method))
-        verdicts = ["", "", "", "", ""] if method == OURS else [
-            str(len(own)),
-            *(str(found[verdict]) for verdict in VERDICTS),
-            f"{100 * mean:+.1f}" if own else "",
-        ]
-        yield [method, *verdicts, *(_seconds(results, task, mode, method, each) for each in ("linear", "boosted")),
-               _megabytes(results, task, mode, method), str(failed) if failed else ""]
+        verdicts = ["", "", "", "", ""]
+        if method != OURS:
+            counts = (str(found[verdict]) for verdict in VERDICTS)
+            verdicts = [str(len(own)), *counts, f"{100 * middle:+.1f}" if own else ""]
+        times = (_seconds(results, task, mode, method, learner) for learner in ("linear", "boosted"))
+        memory = _megabytes(results, task, mode, method)
+        yield [method, *verdicts, *times, memory, str(failed) if failed else ""]
 
 
 HEAD = [
-    "method", "points", "ours ahead", "level", "ours behind", "mean difference", "s, linear", "s, boosted", "MB",
+    "method", "points", "ours ahead", "level", "ours behind", "median difference",
+    "s, linear", "s, boosted", "MB",
     "failures",
 ]  # fmt: skip
 
@@ -70,7 +71,7 @@ def print_summary(results: Results) -> None:
     """The tables, on the terminal."""
     judged = judge(results)
     for task, mode in settings(results):
-        print(f"\n{task}, {mode}: our risk at each peer's own distance, in points of the constant's risk")
+        print(f"\n{task}, {mode}: our risk minus each peer's at its own distance, constant = 100")
         show_table(HEAD, lines(results, judged, task, mode))
 
 
@@ -79,7 +80,7 @@ def _seconds(results: Results, task: str, mode: str, method: str, learner: str) 
     records = results.select(task=task, mode=mode, method=method, learner=learner)
     if not records:
         return ""
-    first = records[0]["knob"]
+    first = records[0]["knob"]  # the strictest
     found = [each["seconds"] for each in records if each["knob"] == first and "seconds" in each]
     return f"{np.median(found):.2f}" if found else ""
 

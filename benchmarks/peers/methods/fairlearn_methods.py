@@ -50,7 +50,9 @@ class Thresholds(AfterScores):
         )
         step.fit(scores.train[:, None], cell.y, sensitive_features=cell.groups)
         rows = scores.test[:, None]
-        return lambda: Decisions(np.asarray(step._pmf_predict(rows, sensitive_features=cell.groups_test))[:, 1])
+        return lambda: Decisions(
+            np.asarray(step._pmf_predict(rows, sensitive_features=cell.groups_test))[:, 1]
+        )
 
 
 class Reduction(Method):
@@ -63,8 +65,9 @@ class Reduction(Method):
     setting = "difference_bound"
     knobs = (0.01, 0.05, 0.1)
     how = (
-        "`ExponentiatedGradient(learner, DemographicParity(difference_bound=...))`, its other settings as they come. "
-        "It trains dozens of models, so boosted trees are asked for one bound alone, and unaware alone."
+        "`ExponentiatedGradient(learner, DemographicParity(difference_bound=...))`, its other settings as "
+        "they come. It trains dozens of models, so boosted trees are asked for one bound alone, and "
+        "unaware alone."
     )
 
     def knobs_for(self, learner: str) -> tuple[float, ...]:
@@ -90,9 +93,9 @@ class GroupLoss(Method):
     setting = "upper_bound / loss"
     knobs = (1.0,)
     how = (
-        "`ExponentiatedGradient(learner, BoundedGroupLoss(SquareLoss, upper_bound=...))`: what fairlearn has for "
-        "regression. It bounds each group's error (here by the learner's cross-fitted one) and does not ask for "
-        "parity. It trains dozens of models, so it is run with the linear learner alone."
+        "`ExponentiatedGradient(learner, BoundedGroupLoss(SquareLoss, upper_bound=...))`: what fairlearn "
+        "has for regression. It bounds each group's error (here by the learner's cross-fitted one) and "
+        "does not ask for parity. It trains dozens of models, so it is run with the linear learner alone."
     )
 
     def knobs_for(self, learner: str) -> tuple[float, ...]:
@@ -122,7 +125,10 @@ class Uncorrelated(Method):
     tasks = TASKS
     setting = "alpha"
     knobs = (1.0, 0.5)
-    how = "`CorrelationRemover(alpha=...)`, then the learner. Its `transform` asks for the group, so it is aware."
+    how = (
+        "`CorrelationRemover(alpha=...)`, then the learner. Its `transform` asks for the group, so it is "
+        "aware."
+    )
 
     def fit(self, cell: Cell, knob: float) -> Predict:
         X, X_test = cell.features(aware=True)

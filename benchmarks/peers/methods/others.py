@@ -23,8 +23,8 @@ class Equipy(AfterScores):
     setting = "epsilon"
     knobs = (0.0, 0.25, 0.5)
     how = (
-        "`FairWasserstein` fitted to the cross-fitted scores; `epsilon` is the share of the old score that is kept. "
-        "Of decisions it moves the probability, which is then compared with one half."
+        "`FairWasserstein` fitted to the cross-fitted scores; `epsilon` is the share of the old score "
+        "that is kept. Of decisions it moves the probability, which is then compared with one half."
     )
 
     def fit(self, cell: Cell, knob: float) -> Predict:
@@ -48,8 +48,8 @@ class OxonFair(AfterScores):
     setting = "demographic_parity <="
     knobs = (0.01, 0.05, 0.1)
     how = (
-        "`FairPredictor.fit(accuracy, demographic_parity, value)` on the cross-fitted probabilities; its frontier "
-        "is found once and asked for each value, as its documentation has it."
+        "`FairPredictor.fit(accuracy, demographic_parity, value)` on the cross-fitted probabilities; its "
+        "frontier is found once and asked for each value, as its documentation has it."
     )
 
     def __init__(self, aware: bool) -> None:
@@ -82,7 +82,10 @@ class OxonFairInferred(OxonFair):
     name = "OxonFair, inferred groups"
     modes = ("unaware",)
     uses_group_proba = True
-    how = "The same with `inferred_groups`: the cross-fitted group probabilities, its other settings as they come."
+    how = (
+        "The same with `inferred_groups`: the cross-fitted group probabilities, its other settings as "
+        "they come."
+    )
 
     def predictor(self, cell: Cell) -> FairPredictor:
         """It is given class and group probabilities side by side."""

@@ -18,10 +18,10 @@ class Evenhand(Method):
     tasks = TASKS
     modes = ("unaware", "aware")
     setting = "epsilon"
-    knobs = (0.0, 0.02, 0.05, 0.1, 0.2)
+    knobs = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35)
     how = (
-        "`ParityRegressor` and `ParityClassifier` with their defaults, the cell's learner for the outcome and, "
-        "unaware, for the group; they fold the training rows themselves."
+        "`ParityRegressor` and `ParityClassifier` with their defaults, the cell's learner for the outcome "
+        "and, unaware, for the group; they fold the training rows themselves."
     )
 
     def fit(self, cell: Cell, knob: float) -> Predict:
@@ -46,8 +46,8 @@ class Adw(Method):
     setting = "epsilon"
     knobs = (0.01, 0.05, 0.1)
     how = (
-        "`evenhand.baselines.ADW` with its defaults; the learner is trained anew for every question of the game, "
-        "so boosted trees are asked for one tolerance alone."
+        "`evenhand.baselines.ADW` with its defaults; the learner is trained anew for every question of "
+        "the game, so boosted trees are asked for one tolerance alone."
     )
 
     def knobs_for(self, learner: str) -> tuple[float, ...]:

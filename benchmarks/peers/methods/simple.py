@@ -14,7 +14,10 @@ class Plain(Method):
     package = "scikit-learn"
     tasks = TASKS
     modes = ("unaware", "aware")
-    how = "The learner as it is: with the group's column among the features (aware), or with the column dropped."
+    how = (
+        "The learner as it is: with the group's column among the features (aware), or with the column "
+        "dropped."
+    )
 
     def fit(self, cell: Cell, knob: float) -> Predict:
         X, X_test = cell.features(self.aware)

@@ -15,8 +15,8 @@ from evenhand._utils.typing import FloatArray, IntArray
 class LinearPost(BaseEstimator):  # type: ignore[misc]
     """The method of Xian and Zhao (2024) for decisions under demographic parity, with the group or without.
 
-    "A Unified Post-Processing Framework for Group Fairness in Classification" (arXiv 2405.04025), by its text.
-    On the rows of the fit, with `r_k(x) = 1 - P(Y = k | x)` and `g_s(x) = P(S = s | x)`, the linear program
+    "A Unified Post-Processing Framework for Group Fairness in Classification" (arXiv 2405.04025), by its
+    text. On the rows of the fit, with `r_k(x) = 1 - P(Y = k | x)` and `g_s(x) = P(S = s | x)`, the program
 
         min over pi, q   mean_i sum_k r_k(x_i) pi_k(x_i)
         with             |mean_i g_s(x_i) pi_k(x_i) / p_s - q_k| <= alpha / 2    for every group s and class k
@@ -89,7 +89,10 @@ class LinearPost(BaseEstimator):  # type: ignore[misc]
             A_ub=sparse.bmat([[chosen, -centres], [-chosen, centres]], format="csr"),
             b_ub=np.full(2 * n_groups * n_classes, self.alpha / 2),
             A_eq=sparse.hstack(
-                [sparse.kron(sparse.eye(n_rows), np.ones((1, n_classes))), sparse.csr_matrix((n_rows, n_classes))],
+                [
+                    sparse.kron(sparse.eye(n_rows), np.ones((1, n_classes))),
+                    sparse.csr_matrix((n_rows, n_classes)),
+                ],
                 format="csr",
             ),
             b_eq=np.ones(n_rows),
