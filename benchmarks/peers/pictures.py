@@ -16,6 +16,7 @@ from evenhand.plots.style import COLOURS, EMPHASIS, GREY, INK, MARKERS, QUIET, f
 
 FIGURES = Path(__file__).resolve().parents[2] / "docs" / "figures"
 MODES = ("unaware", "aware")
+PEER_MARKERS = (*MARKERS[1:], "<", ">", "*", "h")
 TITLES = {
     "regression": "Squared error, as a share of the constant's, against the distance of groups net of chance",
     "classification": "Errors, as a share of the constant's, against the gap between groups net of chance",
@@ -34,7 +35,7 @@ def write_pictures(results: Results, folder: Path = FIGURES) -> None:
     found = panels(results)
     for task, learner, name in pictures(results):
         own = [panel for panel in found if (panel.task, panel.learner) == (task, learner)]
-        figure = draw(own, f"{TITLES[task]}: {learner} learner. Down and to the left is better.")
+        figure = draw(own, f"{TITLES[task]}: {learner} learner. The constant is at 1 on the left; down and to the left is better.")
         figure.savefig(folder / name, dpi=100)
         close(figure)
         _shrink(folder / name)
@@ -75,11 +76,9 @@ def draw(own: list[Panel], title: str) -> Any:
 def draw_panel(ax: Any, panel: Panel, looks: dict[str, dict[str, Any]]) -> None:
     """Our curve with its points, and each peer's points."""
     unit, kept = panel.unit(), panel.everybody
-    for name in (PLAIN, CONSTANT):
-        for point in panel.of(name):
-            marker = "x" if name == PLAIN else "_"
-            at = point.distance(kept), point.risk(kept) / unit
-            ax.plot(*at, marker, color=GREY, markersize=8, label=name, zorder=4)
+    for point in panel.of(PLAIN):
+        at = point.distance(kept), point.risk(kept) / unit
+        ax.plot(*at, "x", color=GREY, markersize=8, label=PLAIN, zorder=4)
     for name, look in looks.items():
         points = sorted((point.distance(kept), point.risk(kept) / unit) for point in panel.of(name))
         if points:
@@ -89,13 +88,16 @@ def draw_panel(ax: Any, panel: Panel, looks: dict[str, dict[str, Any]]) -> None:
     ours = [(point.distance(kept), point.risk(kept) / unit) for point in panel.of(OURS)]
     ax.plot(*zip(*ours, strict=True), "o", color=INK, markersize=5, zorder=5)
     ax.plot([], [], "o-", color=INK, linewidth=EMPHASIS, label=OURS)
+    shown = [point.risk(kept) / unit for point in panel.points if point.method != CONSTANT]
+    margin = 0.05 * (max(shown) - min(shown))
+    ax.set_ylim(min(shown) - margin, max(shown) + margin)  # the constant, at 1, would press the rest together
     tidy(ax)
 
 
 def _look(place: int) -> dict[str, Any]:
     return {
         "color": COLOURS[1:][place % (len(COLOURS) - 1)],
-        "marker": MARKERS[1:][place % (len(MARKERS) - 1)],
+        "marker": PEER_MARKERS[place % len(PEER_MARKERS)],
         "markersize": 5,
         "linewidth": QUIET,
         "linestyle": ":",
