@@ -100,7 +100,15 @@ def wins(results: Results, judged: list[Judged]) -> Iterator[str]:
             continue
         yield f"It is ahead of ours at {len(behind)} of {len(own)} points (ours at {found['ahead']}):"
         yield table(
-            ["where", "setting", "distance", "its risk, %", "ours there, %", "difference, points"],
+            [
+                "where",
+                "setting",
+                "distance",
+                "our smallest",
+                "its risk, %",
+                "ours there, %",
+                "difference, points",
+            ],
             map(_win, behind),
         )
 
@@ -113,6 +121,7 @@ def _win(each: Judged) -> list[str]:
         f"{panel.task}, {panel.mode}, {panel.data}, {panel.learner}",
         f"{point.knob:g}",
         f"{point.distance(kept):.3f}",
+        f"{min(each.distance(kept) for each in panel.of(OURS)):.3f}",
         f"{100 * risk:.1f}",
         f"{100 * (risk + each.comparison.difference):.1f}",
         difference(each),

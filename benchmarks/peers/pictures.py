@@ -35,7 +35,10 @@ def write_pictures(results: Results, folder: Path = FIGURES) -> None:
     found = panels(results)
     for task, learner, name in pictures(results):
         own = [panel for panel in found if (panel.task, panel.learner) == (task, learner)]
-        figure = draw(own, f"{TITLES[task]}: {learner} learner. The constant is at 1 on the left; down and to the left is better.")
+        title = (
+            f"{TITLES[task]}: {learner} learner. Down and to the left is better; the constant is at (0, 1)."
+        )
+        figure = draw(own, title)
         figure.savefig(folder / name, dpi=100)
         close(figure)
         _shrink(folder / name)
@@ -105,8 +108,8 @@ def _look(place: int) -> dict[str, Any]:
 
 
 def _shrink(path: Path) -> None:
-    """A palette of 64 colours: a quarter of the bytes."""
+    """A palette of 256 colours: a third of the bytes."""
     from PIL import Image
 
     image = Image.open(path).convert("RGB")
-    image.quantize(64, dither=Image.Dither.NONE).save(path, optimize=True)
+    image.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
