@@ -30,7 +30,7 @@ PACKAGES = (
     "scipy",
     "cvxpy",
 )
-SEEDS, QUICK_SEEDS = 4, 2
+SEEDS, QUICK_SEEDS = 5, 2
 QUICK_DATA = ("adult", "two groups", "three groups")
 MEMORY_DATA = "adult"
 
