@@ -151,4 +151,4 @@ def test_every_cell_has_every_split(stored):
     for found in panels(stored):
         for method in (OURS, PLAIN, CONSTANT):
             assert all(len(each.risks) == stored.about["seeds"] for each in found.of(method))
-        assert len(found.of(OURS)) == 5
+        assert len(found.of(OURS)) == 9

@@ -16,7 +16,7 @@ def main() -> None:
         "--page", action="store_true", help="run nothing: the page again, from what is stored"
     )
     parser.add_argument("--seeds", type=int, metavar="N", help="splits of each data set")
-    parser.add_argument("--keep-memory", action="store_true", help="do not measure memory again: as stored")
+    parser.add_argument("--resume", action="store_true", help="do not run again what is stored")
     asked = parser.parse_args()
     if asked.page:
         results = Results.read(FULL)
@@ -30,7 +30,7 @@ def main() -> None:
 
         check_environment()
         n_seeds = asked.seeds or (QUICK_SEEDS if asked.quick else SEEDS)
-        results = run(asked.quick, QUICK if asked.quick else FULL, n_seeds, asked.keep_memory)
+        results = run(asked.quick, QUICK if asked.quick else FULL, n_seeds, asked.resume)
     print_summary(results)
     if not asked.quick:
         write_pictures(results)

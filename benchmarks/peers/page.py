@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.peers.matching import CONSTANT, OURS, PLAIN, panels
+from benchmarks.peers.matching import CONSTANT, OURS, PLAIN, Panel, panels
 from benchmarks.peers.pictures import pictures
 from benchmarks.peers.store import Results
 from benchmarks.peers.summary import HEAD, VERDICTS, Judged, judge, lines, settings
-from benchmarks.peers.words import HOW_MEASURED, INTRODUCTION, LIMITS, READING, WHY
+from benchmarks.peers.words import FOLDS, HOW_MEASURED, INTRODUCTION, LIMITS, READING, WHY
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "comparison.md"
 TASK_NAMES = {"regression": "numbers (regression)", "classification": "decisions (classification)"}
@@ -34,6 +34,7 @@ def render(results: Results) -> str:
         *tables(results, judged),
         "## Where each wins, and why",
         *wins(results, judged),
+        *of_folds(results),
         "## Difference at each peer's strictest setting",
         "Our risk minus the peer's at the peer's distance, in points of the constant's risk, with half the "
         "width of the 95 % interval; negative is ours ahead. **Bold**: the interval has one sign.",
@@ -98,7 +99,11 @@ def wins(results: Results, judged: list[Judged]) -> Iterator[str]:
                 f"level at {found['level']}."
             )
             continue
-        yield f"It is ahead of ours at {len(behind)} of {len(own)} points (ours at {found['ahead']}):"
+        beyond = sum(each.point.distance(each.panel.everybody) < _smallest(each.panel) for each in behind)
+        yield (
+            f"It is ahead of ours at {len(behind)} of {len(own)} points (ours at {found['ahead']}), "
+            f"{beyond} of them at a distance below our smallest:"
+        )
         yield table(
             [
                 "where",
@@ -113,6 +118,24 @@ def wins(results: Results, judged: list[Judged]) -> Iterator[str]:
         )
 
 
+def of_folds(results: Results) -> Iterator[str]:
+    """What the folds alone do at the strictest setting."""
+    found = results.about.get("folds")
+    if not found:
+        return
+    yield "### How much of it is the folds"
+    yield FOLDS
+    names = list(dict.fromkeys(each["method"] for each in found))
+    cells = {
+        (each["data"], each["method"]): f"{each['distance']:.4f}, {100 * each['risk']:.2f}" for each in found
+    }
+    data = dict.fromkeys(each["data"] for each in found)
+    yield table(
+        ["gap net of chance, errors %", *names],
+        [[one, *(cells[one, name] for name in names)] for one in data],
+    )
+
+
 def _win(each: Judged) -> list[str]:
     panel, point = each.panel, each.point
     kept, unit = panel.everybody, panel.unit()
@@ -121,11 +144,16 @@ def _win(each: Judged) -> list[str]:
         f"{panel.task}, {panel.mode}, {panel.data}, {panel.learner}",
         f"{point.knob:g}",
         f"{point.distance(kept):.3f}",
-        f"{min(each.distance(kept) for each in panel.of(OURS)):.3f}",
+        f"{_smallest(panel):.3f}",
         f"{100 * risk:.1f}",
         f"{100 * (risk + each.comparison.difference):.1f}",
         difference(each),
     ]
+
+
+def _smallest(panel: Panel) -> float:
+    """Of our distances."""
+    return min(point.distance(panel.everybody) for point in panel.of(OURS))
 
 
 def difference(each: Judged) -> str:

@@ -14,13 +14,14 @@ from typing import Any
 
 from benchmarks._support import peak_growth
 from benchmarks.peers.cells import GENERATED, LEARNERS, TABLES, TASKS, WHAT, Cell, make_cell
+from benchmarks.peers.folds import study_folds
 from benchmarks.peers.measure import measure
 from benchmarks.peers.methods.all import KINDS, methods
 from benchmarks.peers.methods.base import Method
 from benchmarks.peers.store import Results
+from evenhand import __version__
 
 PACKAGES = (
-    "evenhand",
     "fairlearn",
     "equipy",
     "oxonfair",
@@ -35,27 +36,37 @@ QUICK_DATA = ("adult", "two groups", "three groups")
 MEMORY_DATA = "adult"
 
 
-def run(quick: bool, path: Path, n_seeds: int, keep_memory: bool = False) -> Results:
-    """Fit and measure everything; the file is written after every seed."""
+def run(quick: bool, path: Path, n_seeds: int, resume: bool = False) -> Results:
+    """Fit and measure everything; the file is written after every seed.
+
+    With `resume` what is stored is not run again.
+    """
     warnings.simplefilter(
         "ignore"
     )  # of methods that did not converge, or promise little: the measures say it
     logging.disable(logging.WARNING)
     begin = perf_counter()
     results = Results(about(quick), [describe(kind) for kind in KINDS], [], [])
-    if keep_memory:
-        results.memory.extend(Results.read(path).memory)
+    if resume:
+        stored = Results.read(path)
+        results.records, results.memory = stored.records, stored.memory
+        results.about["cpu_seconds"] = stored.about.get("cpu_seconds", 0)
     elif not quick:
         results.memory.extend(measure_memory())
     warm_up()
     for seed in range(n_seeds):
         for task, data, learner in cells(quick):
             cell = make_cell(task, data, learner, seed, quick=quick)
+            done = results.select(task=task, data=data, learner=learner, seed=seed)
             for method in methods(task):
-                results.records.extend(measure_method(method, cell))
+                results.records.extend(measure_method(method, cell, done))
             print(f"{perf_counter() - begin:6.0f} s  {task}, {data}, {learner}, seed {seed}", flush=True)
-        results.about |= {"seeds": seed + 1, "cpu_seconds": round(process_time())}
+        results.about["seeds"] = seed + 1
         results.write(path)
+    if not quick:
+        results.about["folds"] = study_folds(n_seeds)
+    results.about["cpu_seconds"] += round(process_time())
+    results.write(path)
     return results
 
 
@@ -77,12 +88,16 @@ def warm_up() -> None:
                 method.fit(cell, 0.1)()
 
 
-def measure_method(method: Method, cell: Cell) -> Iterator[dict[str, Any]]:
-    """One record for each value of the knob; a failure is a record, too."""
+def measure_method(method: Method, cell: Cell, done: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """One record for each value of the knob that is not done yet; a failure is a record, too."""
+    mode = "aware" if method.aware else "unaware"
+    known = {each["knob"] for each in done if (each["method"], each["mode"]) == (method.name, mode)}
     for knob in method.knobs_for(cell.learner):
+        if knob in known:
+            continue
         record: dict[str, Any] = {
             "task": cell.task,
-            "mode": "aware" if method.aware else "unaware",
+            "mode": mode,
             "data": cell.data,
             "learner": cell.learner,
             "seed": cell.seed,
@@ -97,9 +112,7 @@ def measure_method(method: Method, cell: Cell) -> Iterator[dict[str, Any]]:
             record |= measure(predict(), cell.y_test, cell.groups_test)
         except Exception as error:  # whatever a peer raises is told, and the others go on
             record["failure"] = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
-            print(
-                f"          {method.name} ({record['mode']}, {knob}) failed: {record['failure']}", flush=True
-            )
+            print(f"          {method.name} ({mode}, {knob}) failed: {record['failure']}", flush=True)
         yield record
 
 
@@ -109,10 +122,14 @@ def about(quick: bool) -> dict[str, Any]:
         "date": datetime.now(UTC).date().isoformat(),
         "quick": quick,
         "seeds": 0,
+        "cpu_seconds": 0,
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, one used",
         "processor": processor(),
-        "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
+        "versions": {
+            "evenhand": __version__,
+            **{name: importlib.metadata.version(name) for name in PACKAGES},
+        },
         "data": {task: {data: text for (of, data), text in WHAT.items() if of == task} for task in TASKS},
     }
 

@@ -8,6 +8,7 @@ _SECTIONS = {name: text.strip() for name, text in zip(_PARTS[1::2], _PARTS[2::2]
 
 INTRODUCTION = _SECTIONS["introduction"]
 READING = _SECTIONS["reading"]
+FOLDS = _SECTIONS["folds"]
 HOW_MEASURED = _SECTIONS["how_measured"]
 LIMITS = _SECTIONS["limits"]
 WHY = {name.removeprefix("why: "): text for name, text in _SECTIONS.items() if name.startswith("why: ")}

@@ -18,7 +18,7 @@ class Evenhand(Method):
     tasks = TASKS
     modes = ("unaware", "aware")
     setting = "epsilon"
-    knobs = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35)
+    knobs = (0.0, 0.02, 0.05, 0.075, 0.1, 0.15, 0.2, 0.27, 0.35)  # dense: peers are matched on this curve
     how = (
         "`ParityRegressor` and `ParityClassifier` with their defaults, the cell's learner for the outcome "
         "and, unaware, for the group; they fold the training rows themselves."
