@@ -13,7 +13,7 @@ BOUNDS_TESTS ?= tests/test_cli.py tests/test_modelfile.py tests/test_modelfile_e
 	tests/test_postprocessor.py tests/test_first_hour.py tests/test_labels.py
 TORCH_MODULES = $(wildcard src/evenhand/*/torch_*.py src/evenhand/*/triton_*.py)
 
-.PHONY: demo test test-slow test-torch test-spark test-dask test-onnx test-mlflow test-lowest test-newest hashes audit sbom wheel lint bench docs fuzz mutants reproduce clean
+.PHONY: demo test test-slow test-torch test-spark test-dask test-onnx test-mlflow test-lowest test-newest hashes audit sbom wheel lint bench docs peers fuzz mutants reproduce clean
 
 demo: $(READY)
 	$(BIN)/python -m evenhand demo
@@ -104,6 +104,11 @@ docs: .venv-docs/.ready
 	@! grep -rE --include='*.html' '<(script|link|img|iframe)[^>]*(src|href)="(https?:)?//' docs/_build/html
 	@echo "Open docs/_build/html/index.html"
 
+# The comparison with other libraries, about half an hour of one core, and its page docs/comparison.md; two minutes
+# with ARGS=--quick; ARGS=--page makes the page again from the results that are stored.
+peers: .venv-peers/.ready
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 EVENHAND_NUM_THREADS=1 .venv-peers/bin/python -m benchmarks.peers $(ARGS)
+
 # Hostile files, tables and calls, seconds of each by default: make fuzz ARGS="--seconds 3600", ARGS="functions --cases 100000"
 fuzz: $(READY)
 	$(BIN)/python -m fuzz $(ARGS)
@@ -117,7 +122,7 @@ reproduce: $(READY)
 	$(BIN)/python -m reproduction $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(TORCH_VENV) .venv-spark .venv-dask .venv-onnx .venv-mlflow .venv-docs .venv-lowest .venv-newest-* .venv-supply evenhand-demo build dist docs/_build docs/gallery docs/reference/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TORCH_VENV) .venv-spark .venv-dask .venv-onnx .venv-mlflow .venv-docs .venv-peers .venv-lowest .venv-newest-* .venv-supply evenhand-demo build dist docs/_build docs/gallery docs/reference/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks demos fuzz reproduction -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf .venv-release
 
@@ -132,6 +137,12 @@ $(TORCH_READY): constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(TORCH_VENV)
 	$(TORCH_BIN)/python -m pip install -qq --disable-pip-version-check torch==2.13.0 triton==3.9.0
 	$(TORCH_BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[torch,io,tables]" hypothesis pandas pytest
+	@touch $@
+
+.venv-peers/.ready: constraints-peers.txt pyproject.toml src/evenhand/_utils/version.py
+	@echo "Preparing .venv-peers, with the libraries to compare with: a minute or two, once."
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install -qq --disable-pip-version-check -c $< -e ".[plot]" fairlearn equipy==0.0.11a0.dev0 oxonfair error-parity
 	@touch $@
 
 .venv-lowest/.ready: constraints-lowest.txt pyproject.toml
