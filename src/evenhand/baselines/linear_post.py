@@ -47,6 +47,7 @@ class LinearPost(BaseEstimator):  # type: ignore[misc]
 
     Examples
     --------
+    >>> import numpy as np
     >>> from evenhand.baselines import LinearPost
     >>> from evenhand.datasets import make_class_population
     >>> rows = make_class_population(1000, random_state=0)
