@@ -336,3 +336,14 @@ def test_half_precision_ids_are_those_of_the_numbers():
 def test_scores_beyond_all_bounds_share_a_draw_without_a_warning():
     model = ParityPostprocessor(atoms=5).fit(SCORES * 1e-100, PROBA)
     assert set(model.predict(np.full(N, 1e300), PROBA)) <= set(model.atoms_)
+
+
+def test_settings_are_chosen_on_held_out_rows_of_huge_scores_as_of_others():
+    rng = np.random.default_rng(0)
+    scores, proba = rng.random(60), np.eye(2)[rng.integers(0, 2, 60)]
+    models = [
+        ParityPostprocessor(atoms="cv", max_iter=60).fit(scores * size, proba) for size in (1.0, 2.0**270)
+    ]
+    small, large = (model.selection_.columns for model in models)
+    np.testing.assert_allclose(large["loss_se"] / 2.0**540, small["loss_se"], rtol=1e-9)
+    np.testing.assert_array_equal(large["chosen"], small["chosen"])

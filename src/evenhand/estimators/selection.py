@@ -220,8 +220,9 @@ def _search(
 
 def _jackknife(without: FloatArray) -> FloatArray:
     """Standard error of an estimate from its values without each fold, (n_folds, n_candidates)."""
-    error: FloatArray = np.sqrt((len(without) - 1) * without.var(axis=0))
-    return error
+    _, exponent = np.frexp(np.abs(without).max())  # squares of large risks would be infinite
+    error = np.sqrt((len(without) - 1) * np.ldexp(without, -exponent).var(axis=0))
+    return np.ldexp(error, exponent)
 
 
 def _fold_measures(
