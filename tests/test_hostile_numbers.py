@@ -7,6 +7,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from evenhand import ParityPostprocessor, ParityRegressor, audit, costs, metrics
 from evenhand.certificates import certify_held_out, certify_prediction_powered
+from evenhand.certificates.bounds import level_of_pair
 from evenhand.dual.forms import Composite, Projected
 from evenhand.exceptions import ClippingWarning, NothingAskedWarning, OutlierWarning
 from evenhand.metrics.intervals import check_draws
@@ -347,3 +348,9 @@ def test_settings_are_chosen_on_held_out_rows_of_huge_scores_as_of_others():
     small, large = (model.selection_.columns for model in models)
     np.testing.assert_allclose(large["loss_se"] / 2.0**540, small["loss_se"], rtol=1e-9)
     np.testing.assert_array_equal(large["chosen"], small["chosen"])
+
+
+@pytest.mark.parametrize("correlation", [-1.0, -0.9999999999979271, -1.0 + 1e-9])
+def test_bounds_whose_errors_are_opposite_have_half_of_the_level_each(correlation):
+    level = 2.7930719592886822e-05
+    assert level_of_pair(level, correlation) == pytest.approx(level / 2, rel=1e-6)

@@ -208,4 +208,8 @@ def level_of_pair(level: float, correlation: float) -> float:
     def excess(each: float) -> float:
         return each + 2.0 * float(owens_t(ndtri(each), angle)) - level
 
-    return level if excess(level) < 1e-12 else float(brentq(excess, level / 2.0, level, xtol=1e-12))
+    if excess(level) < 1e-12:
+        return level
+    if excess(level / 2.0) >= 0.0:  # errors that are opposite, up to rounding
+        return level / 2.0
+    return float(brentq(excess, level / 2.0, level, xtol=1e-12))
