@@ -222,7 +222,8 @@ def _jackknife(without: FloatArray) -> FloatArray:
     """Standard error of an estimate from its values without each fold, (n_folds, n_candidates)."""
     _, exponent = np.frexp(np.abs(without).max())  # squares of large risks would be infinite
     error = np.sqrt((len(without) - 1) * np.ldexp(without, -exponent).var(axis=0))
-    return np.ldexp(error, exponent)
+    scaled: FloatArray = np.ldexp(error, exponent)
+    return scaled
 
 
 def _fold_measures(
