@@ -5,10 +5,11 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from evenhand import ParityPostprocessor, ParityRegressor, audit, costs, metrics
+from evenhand import ParityPostprocessor, ParityRegressor, audit, costs, frontier, metrics
 from evenhand.certificates import certify_held_out, certify_prediction_powered
 from evenhand.certificates.bounds import level_of_pair
 from evenhand.dual.forms import Composite, Projected
+from evenhand.dual.grid import uniform_grid
 from evenhand.exceptions import ClippingWarning, NothingAskedWarning, OutlierWarning
 from evenhand.metrics.intervals import check_draws
 from fuzz.judge import is_ours
@@ -354,3 +355,13 @@ def test_settings_are_chosen_on_held_out_rows_of_huge_scores_as_of_others():
 def test_bounds_whose_errors_are_opposite_have_half_of_the_level_each(correlation):
     level = 2.7930719592886822e-05
     assert level_of_pair(level, correlation) == pytest.approx(level / 2, rel=1e-6)
+
+
+def test_a_grid_over_all_floats_is_made_without_an_overflow():
+    assert uniform_grid(-1.7e308, 1.7e308, 2).atoms.tolist() == [-1.7e308, 1.7e308]
+
+
+def test_a_frontier_refuses_tolerances_that_are_no_table_of_numbers():
+    rows = np.linspace(0.0, 1.0, 30), np.tile([[0.3, 0.7], [0.6, 0.4]], (15, 1))
+    with pytest.raises(ValueError, match="epsilon"):
+        frontier(ParityPostprocessor(atoms=5, epsilon=[[1], [1, 2]]), *rows)

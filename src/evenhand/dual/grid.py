@@ -46,7 +46,7 @@ class Grid(Stored):
         """Atoms that are two numbers or more, finite and increasing, and two bounds."""
         if not is_floats(self.atoms, None) or len(self.atoms) < 2:
             yield "its atoms are not a list of numbers"
-        elif not np.isfinite(self.atoms).all() or np.diff(self.atoms).min() <= 0:
+        elif not np.isfinite(self.atoms).all() or (self.atoms[1:] <= self.atoms[:-1]).any():
             yield "its atoms are not finite and increasing"
         elif not np.isfinite(self.half_width) or self.half_width <= 0:
             yield "its atoms have no width"
@@ -118,7 +118,7 @@ def uniform_grid(low: float, high: float, n_atoms: int) -> Grid:
     """
     steps = np.linspace(0.0, 1.0, n_atoms)
     atoms = low * (1.0 - steps) + high * steps
-    if not np.all(np.diff(atoms) > 0.0):
+    if not np.all(atoms[1:] > atoms[:-1]):
         raise ValueError(
             f"There are not {n_atoms} different numbers between the bounds {low!r} and {high!r}: widen them, "
             "or ask for fewer atoms."

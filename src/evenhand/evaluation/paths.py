@@ -1,7 +1,7 @@
 """A path of tolerances: the same parity step solved again and again, each time from the last solution."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -129,7 +129,7 @@ def _point(
 def _proportions(problem: FrontierRows) -> FloatArray | None:
     """Tolerance of each group over the largest one, where the model has one for each."""
     own = problem.postprocessor.epsilon
-    if not isinstance(own, Mapping) and np.ndim(own) == 0:
+    if not np.iterable(own):
         return None
     slack = check_epsilon(own, problem.rows.groups, problem.rows.strata)
     if slack.max() == 0.0:
