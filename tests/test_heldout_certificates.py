@@ -194,7 +194,7 @@ def test_a_single_group_in_the_rows_says_little_and_holds_nothing():
 # the other distances, and the sides
 
 
-@pytest.mark.parametrize("metric", ["ks", "tv", "w1", "sup", "mean"])
+@pytest.mark.parametrize("metric", ["ks", "tv", pytest.param("w1", marks=pytest.mark.slow), "sup", "mean"])
 @pytest.mark.parametrize("kind", ["pmf", "values"])
 def test_every_distance_is_bounded_and_seldom_missed(metric, kind):
     rng = np.random.default_rng(8)
