@@ -6,6 +6,7 @@ import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from evenhand import ParityPostprocessor, ParityRegressor, audit, costs, frontier, metrics
+from evenhand.calibration import diagnose_calibration
 from evenhand.certificates import certify_held_out, certify_prediction_powered
 from evenhand.certificates.bounds import level_of_pair
 from evenhand.dual.forms import Composite, Projected
@@ -365,3 +366,14 @@ def test_a_frontier_refuses_tolerances_that_are_no_table_of_numbers():
     rows = np.linspace(0.0, 1.0, 30), np.tile([[0.3, 0.7], [0.6, 0.4]], (15, 1))
     with pytest.raises(ValueError, match="epsilon"):
         frontier(ParityPostprocessor(atoms=5, epsilon=[[1], [1, 2]]), *rows)
+
+
+def test_a_calibration_is_diagnosed_where_a_group_has_next_to_no_weight():
+    weights = np.ones(12)
+    weights[10] = 1e-310
+    groups = np.zeros(12, int)
+    groups[10] = 1
+    proba = np.column_stack([np.full(12, 0.7), np.full(12, 0.3)])
+    proba[10] = 0.1, 0.9  # and a cell of its own
+    found = diagnose_calibration(proba, groups, (0, 1), [0.7, 0.3], sample_weight=weights)
+    assert np.isfinite(found.lemma_term).all()

@@ -361,7 +361,8 @@ def _figures(cells: _Cells, hits: FloatArray, prior: float) -> dict[str, FloatAr
         "calibration_error": bin_errors.sum(axis=1),
         "largest_error": (bin_errors[:, filled] / bin_mass[filled]).max(axis=1),
         "parity_cost": 0.5 * (np.abs(excess).sum(axis=1) + np.abs(excess.sum(axis=1))),
-        "lemma_term": np.sqrt((excess**2 / mass).sum(axis=1)),
+        # the root of the sum of squares over the mass: of a cell of next to no weight a square is infinite
+        "lemma_term": np.hypot.reduce(excess / np.sqrt(mass), axis=1),
     }
 
 
