@@ -183,7 +183,7 @@ def _read_csv(
     paths: list[str], delimiter: str | None, columns: Sequence[str] | None, text: Collection[str] | None
 ) -> Iterator[pa.Table]:
     """The rows of CSV files that are one table, chunk by chunk."""
-    n_rows, n_bytes = 0, 0
+    n_rows = n_bytes = n_read = 0
     total = sum(map(os.path.getsize, paths)) if all(map(os.path.isfile, paths)) else None
     for path in paths:
         name = _name_of(path)
@@ -191,7 +191,9 @@ def _read_csv(
             for cells in _parse_csv(file, path, delimiter):
                 table = _select(cells, columns, name)
                 columns = table.column_names  # which every file must have
-                report_progress(STAGE, n_bytes + file.tell() if total else 0, total)
+                if total:  # another thread reads ahead, so that a place may be told late
+                    n_read = max(n_read, n_bytes + file.tell())
+                report_progress(STAGE, n_read, total)
                 yield table if text is None else _with_numbers(table, text, n_rows + 1)
                 n_rows += table.num_rows
         n_bytes += os.path.getsize(path) if total else 0
