@@ -167,7 +167,7 @@ $(TORCH_READY): constraints.txt pyproject.toml
 	.venv-release/bin/python -m pip install -qq --disable-pip-version-check -c $< build twine zizmor check-jsonschema
 	@touch $@
 
-ALSO_onnx = pandas pyarrow lightgbm xgboost-cpu
+ALSO_onnx = pandas pyarrow lightgbm xgboost-cpu skops
 EXTRAS_mlflow := ,spark
 ALSO_mlflow := shap
 .venv-%/.ready: constraints-%.txt pyproject.toml
