@@ -35,7 +35,7 @@ class NeverClassifier(ClassifierMixin, BaseEstimator):
         raise AssertionError("a model was fitted before all was checked")
 
     def predict_proba(self, X):
-        raise NotImplementedError
+        raise AssertionError("a model that was never fitted was asked")
 
 
 def wrong_cost(scores, atoms):

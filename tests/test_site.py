@@ -274,3 +274,10 @@ def test_nothing_is_fetched_when_the_site_is_read():
     for path in (*DOCS.rglob("*.md"), *DOCS.rglob("*.html"), *DOCS.rglob("*.css"), DOCS / "conf.py"):
         if "_build" not in path.parts:
             assert FETCHED.search(path.read_text()) is None, path
+
+
+def test_the_slider_is_its_template_with_numbers():
+    before, after = (DOCS / "tilt_slider_template.html").read_text().split("/* DATA */ null")
+    page = (DOCS / "_static" / "tilt-slider.html").read_text()
+    assert page.startswith(before)
+    assert page.endswith(after)

@@ -57,10 +57,7 @@ def check_flag(value: Any, name: str) -> bool:
     Traceback (most recent call last):
     ValueError: pairwise must be True or False: got None.
     """
-    is_integer = isinstance(value, Integral) and not isinstance(
-        value, np.timedelta64
-    )  # NumPy's durations are
-    if is_flag(value) or (is_integer and value in (0, 1)):
+    if is_flag(value) or (is_whole(value) and value in (0, 1)):
         return bool(value)
     raise ValueError(f"{name} must be True or False: got {value!r}.")
 

@@ -150,7 +150,7 @@ def fit(
         tuple(na or ()),
     )
     more = None if unlabeled is None else open_source(unlabeled, delimiter=delimiter)
-    if id is not None:  # everybody has a draw of their own
+    if id is not None:  # everybody has a draw of their own; filters are put back after the command
         warnings.simplefilter("ignore", SharedDrawsWarning)
     fitted = learn(asked, limit, more, terminal)
     if id is not None:
