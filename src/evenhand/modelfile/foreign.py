@@ -135,11 +135,8 @@ def _is_harmless(kind: str, schema: bytes) -> bool:
 def _guarded(name: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Any failure of skops on this member, as an error about the file."""
     try:
-        with warnings.catch_warnings():
-            for loss in (
-                RuntimeWarning,
-                np.exceptions.ComplexWarning,
-            ):  # numbers that their array cannot hold
+        with warnings.catch_warnings():  # of numbers that their array cannot hold
+            for loss in (RuntimeWarning, np.exceptions.ComplexWarning):
                 warnings.simplefilter("error", loss)
             return call(*args, **kwargs)
     except Exception as error:  # hostile or foreign content fails in many ways
