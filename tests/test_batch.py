@@ -12,8 +12,11 @@ from sklearn.preprocessing import StandardScaler
 from evenhand import ParityPostprocessor, get_num_threads, set_num_threads
 from evenhand.datasets import load_adult, load_communities, load_law_school, make_population, paper_split
 from evenhand.dual.band import Band
+from evenhand.dual.curvature import hessian as hessian_of
+from evenhand.dual.dense import Dense
 from evenhand.dual.objective import evaluate, optimality_error
 from evenhand.dual.parity import SupNorm
+from evenhand.dual.partial_curvature import hessian_at
 from evenhand.exceptions import ConvergenceWarning
 from evenhand.solvers import Auto, Batch, Lbfgs, Status, make_solver, run, solve_lp
 from evenhand.solvers.batch import binding_groups
@@ -236,11 +239,12 @@ def model_value(hessian, linear, slack, x):
     return 0.5 * flat @ hessian @ flat + linear.ravel() @ flat + slack @ np.abs(x).sum(axis=0)
 
 
+@pytest.mark.parametrize("kind", [Band.of_matrix, Dense])
 @pytest.mark.parametrize("seed", range(12))
-def test_the_model_of_a_step_is_minimised(seed):
+def test_the_model_of_a_step_is_minimised(seed, kind):
     hessian, linear, slack = random_model(2, 8, seed)
     slack[seed % 2] *= seed % 3 > 0  # some without any slack
-    found = solve_model(SupNorm(), Band.of_matrix(hessian), linear, slack, np.zeros_like(linear))
+    found = solve_model(SupNorm(), kind(hessian), linear.ravel(), np.zeros(16), slack, np.arange(16))
     signed = np.concatenate([hessian, -hessian], axis=1)
     generic = minimize(
         lambda pair: (
@@ -257,7 +261,52 @@ def test_the_model_of_a_step_is_minimised(seed):
         method="L-BFGS-B",
         options={"ftol": 1e-15, "gtol": 1e-9, "maxiter": 5000},
     )
-    assert model_value(hessian, linear, slack, found) <= generic.fun + 1e-8
+    assert model_value(hessian, linear, slack, found.reshape(8, 2)) <= generic.fun + 1e-8
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_model_over_some_places_leaves_the_others_out(seed):
+    hessian, linear, slack = random_model(2, 8, seed)
+    places = np.flatnonzero(np.random.default_rng(seed).random(16) < 0.6)
+    part = Dense(hessian[np.ix_(places, places)])
+    found = solve_model(SupNorm(), part, linear.ravel()[places], np.zeros(len(places)), slack, places)
+    slope = part @ found + linear.ravel()[places]
+    price = slack[places % 2]
+    assert np.abs(slope + price * np.sign(found))[found != 0].max(initial=0.0) < 1e-7
+    assert (np.abs(slope) - price)[found == 0].max(initial=-1.0) < 1e-7
+
+
+@pytest.mark.parametrize("parity", ["cdf", "pmf", "w1"])
+@pytest.mark.parametrize("beta", [20.0, 2000.0])
+def test_the_hessian_at_some_places_is_a_part_of_the_whole(parity, beta):
+    problem = random_problem(parity, n_rows=700, n_groups=7, beta=beta)
+    multipliers = 0.1 * np.random.default_rng(0).normal(size=problem.multipliers_shape)
+    whole = hessian_of(problem, multipliers).matrix()
+    for share in (0.05, 0.5, 1.0):
+        places = np.flatnonzero(np.random.default_rng(1).random(len(whole)) <= share)
+        part = hessian_at(problem, multipliers, places)
+        expected = whole[np.ix_(places, places)]
+        np.testing.assert_allclose(np.triu(part.entries), np.triu(expected), atol=1e-9 * np.abs(whole).max())
+
+
+@pytest.mark.parametrize("parity", ["cdf", "pmf"])
+@pytest.mark.parametrize("n_groups", [6, 9])
+def test_many_groups_meet_the_linear_program_and_leave_multipliers_at_zero(parity, n_groups):
+    problem = random_problem(parity, n_rows=400, n_groups=n_groups, beta=2e4)
+    result = run(Batch(), problem)
+    assert result.status is Status.CONVERGED
+    assert policy_risk(problem, result.multipliers) == pytest.approx(solve_lp(problem).risk, rel=5e-3)
+    assert 0 < np.count_nonzero(result.multipliers) < 0.8 * result.multipliers.size
+
+
+def test_many_groups_are_solved_the_same_with_any_number_of_threads():
+    problem, before = random_problem("cdf", n_rows=6000, n_groups=6, beta=500.0), get_num_threads()
+    found = []
+    for n_threads in (1, 3):
+        set_num_threads(n_threads)
+        found.append(run(Batch(), problem).multipliers)
+    set_num_threads(before)
+    np.testing.assert_array_equal(*found)
 
 
 @pytest.mark.parametrize("seed", range(6))

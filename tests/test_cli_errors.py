@@ -294,7 +294,7 @@ def test_an_interrupted_solver_writes_no_model(run, home, monkeypatch):
 
 
 def test_a_solver_that_does_not_converge_ends_with_four(run, home, monkeypatch, tmp_path):
-    monkeypatch.setattr("evenhand.solvers.batch._newton_step", lambda stage, state: state)
+    monkeypatch.setattr("evenhand.solvers.batch.newton_step", lambda stage, state: state)
     outcome = run("fit", home / "rows.csv", *FIT, "-o", tmp_path / "m.evenhand", "--epsilon", "0")
     assert outcome.code == 4
     assert "look at it before you use it" in outcome.err

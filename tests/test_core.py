@@ -12,7 +12,7 @@ from evenhand.dual.objective import duality_gap, evaluate, optimality_error, pen
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.estimators import draws
 from evenhand.modelfile import codec
-from evenhand.solvers import batch, run
+from evenhand.solvers import batch, newton, run
 from tests.problems import (
     NOTIONS,
     plain_distance,
@@ -116,7 +116,7 @@ def test_a_group_that_is_not_solved_for_counts_in_the_error():
     assert state.binding.tolist() == [0]
     stage = state.stages[0]
     beyond = np.full_like(state.now.violation, 0.03)  # 0.27 in the other group
-    told = batch._error(stage, replace(state, now=replace(state.now, violation=beyond)))
+    told = newton.error_of(stage, replace(state, now=replace(state.now, violation=beyond)))
     assert told == pytest.approx(0.27 - 0.2 * stage.widening, abs=1e-12)
 
 

@@ -91,7 +91,9 @@ def test_the_model_of_an_l1_step_is_minimised(seed, monkeypatch):
     shape, n = linear.shape, linear.size
     if seed % 2:  # where guesses go in circles
         monkeypatch.setattr(HeightModel, "by_active_set", lambda self, start: None)
-    found = solve_model(L1Norm(scale=0.5), Band.of_matrix(hessian), linear, slack / 2, np.zeros(shape))
+    every = np.arange(n)
+    band = Band.of_matrix(hessian)
+    found = solve_model(L1Norm(scale=0.5), band, linear.ravel(), np.zeros(n), slack / 2, every).reshape(shape)
     spread = np.tile(np.eye(2), (8, 1))  # heights h with |x| <= h make the penalty linear
     generic = minimize(
         lambda z: 0.5 * z[:n] @ hessian @ z[:n] + linear.ravel() @ z[:n] + slack @ z[n:],

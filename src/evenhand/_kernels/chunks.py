@@ -8,9 +8,9 @@ share the pool. A forked child starts with a pool of its own.
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from evenhand._kernels.softmax import LANES
 from evenhand._utils.warn import warn_user
@@ -97,14 +97,18 @@ def map_chunks(
 
     At most two results for each thread wait to be taken. Large results want chunks of more rows, `least`.
     """
-    bounds = chunk_bounds(n_rows, least)
-    if len(bounds) == 1 or _pool.n_threads == 1 or n_rows * row_work < SERIAL_WORK:
-        yield from (kernel(start, stop) for start, stop in bounds)
+    return map_each(kernel, chunk_bounds(n_rows, least), n_rows * row_work)
+
+
+def map_each(kernel: Callable[..., T], tasks: Sequence[tuple[Any, ...]], work: int) -> Iterator[T]:
+    """Results of `kernel(*task)` for every task, in their order: in turn where all are little work."""
+    if len(tasks) == 1 or _pool.n_threads == 1 or work < SERIAL_WORK:
+        yield from (kernel(*task) for task in tasks)
         return
     executor = _pool.executor()
     waiting: deque[Future[T]] = deque()
-    for start, stop in bounds:
-        waiting.append(executor.submit(kernel, start, stop))
+    for task in tasks:
+        waiting.append(executor.submit(kernel, *task))
         if len(waiting) > 2 * _pool.n_threads:
             yield waiting.popleft().result()
     while waiting:

@@ -105,3 +105,59 @@ def _add_blocks_into(blocks, products, imbalance, weights, firsts, stops, values
                 _add_into(blocks[low + a, 0], row[a] * (1.0 - row[a]), products)
                 for b in range(a + 1, size):
                     _add_into(blocks[low + a, b - a], -row[a] * row[b], products)
+
+
+def factors(
+    weights: FloatArray, stops: IntArray, values: FloatArray, cumulative: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Two numbers f, g for every atom of the windows, with `w Cov_pi(a, b) = f(a) g(b)` for a < b.
+
+    `Cov(1{Y <= a}, 1{Y <= b}) = P(Y <= a) P(Y > b)`, and of single atoms it is `-P(Y = a) P(Y = b)`.
+    """
+    left, right = np.empty((2, len(values)))
+    _factors_into(left, right, weights, stops, values, cumulative)
+    return left, right
+
+
+@njit(**_PLAIN)
+def _factors_into(left, right, weights, stops, values, cumulative):
+    begin = 0
+    for i in range(len(stops)):
+        below = 0.0
+        for k in range(begin, stops[i]):
+            below += values[k]
+            left[k] = weights[i] * (below if cumulative else values[k])
+            right[k] = 1.0 - below if cumulative else -values[k]
+        begin = stops[i]
+
+
+def spread(
+    factor: FloatArray,
+    imbalance: FloatArray,
+    firsts: IntArray,
+    ends: IntArray,
+    begins: IntArray,
+    some: IntArray,
+    groups: IntArray,
+    starts: IntArray,
+    low: int,
+    high: int,
+) -> FloatArray:
+    """`factor(a) t_s` of `some` rows, a column for each of the `groups` of the atoms `low : high` in turn.
+
+    The groups of atom a are `groups[starts[a] : starts[a + 1]]`. The factors of a row are those from its
+    entry of `begins` on, for atoms from `firsts` up to `ends`.
+    """
+    out = np.zeros((len(some), starts[high] - starts[low]))
+    _spread_into(out, factor, imbalance, firsts, ends, begins, some, groups, starts, low, high)
+    return out
+
+
+@njit(**_PLAIN)
+def _spread_into(out, factor, imbalance, firsts, ends, begins, some, groups, starts, low, high):
+    for k in range(len(some)):
+        i = some[k]
+        for a in range(max(low, firsts[i]), min(high, ends[i])):
+            scale = factor[begins[i] + a - firsts[i]]
+            for j in range(starts[a], starts[a + 1]):
+                out[k, j - starts[low]] = scale * imbalance[i, groups[j]]

@@ -128,18 +128,25 @@ class Band:
 
     def factor_at(self, places: IntArray) -> "Factor":
         """Cholesky's factor of the rows and columns at `places`, which rise."""
-        # of the places behind each one, how many are within reach
-        reach = np.searchsorted(places, places + self.columns.shape[1]) - np.arange(len(places))
+        reach = self._reach(places)
         if reach.max(initial=0) <= _NARROW * len(places):
-            return self._restricted(places, reach).factor()
+            return self._at(places, reach).factor()
         triangle = np.zeros((len(places), len(places)))  # in the order of columns, as LAPACK wants it
         for column, (place, rows) in enumerate(zip(places, reach, strict=True)):
             behind = slice(column, column + rows)
             triangle[column, behind] = self.columns[place].take(places[behind] - place)
         return Factor.of_triangle(triangle.T)
 
-    def _restricted(self, places: IntArray, reach: IntArray) -> "Band":
-        """The rows and columns at `places`."""
+    def at(self, places: IntArray) -> "Band":
+        """The rows and columns at `places`, which rise."""
+        return self._at(places, self._reach(places))
+
+    def _reach(self, places: IntArray) -> IntArray:
+        """Of the places from each one on, how many are within its band."""
+        reach: IntArray = np.searchsorted(places, places + self.columns.shape[1]) - np.arange(len(places))
+        return reach
+
+    def _at(self, places: IntArray, reach: IntArray) -> "Band":
         size, width = len(places), int(reach.max(initial=1))
         behind = np.minimum(np.arange(size)[:, None] + np.arange(width), size - 1)
         steps = places[behind] - places[:, None]

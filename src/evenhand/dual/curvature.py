@@ -16,7 +16,7 @@ import numpy as np
 from evenhand._kernels.chunks import map_chunks
 from evenhand._kernels.softmax import pmf_into
 from evenhand._kernels.windows import add_blocks_into, windows
-from evenhand._utils.typing import FloatArray
+from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.dual.band import Band
 from evenhand.dual.objective import policy_loadings
 from evenhand.dual.operators import Cumulative, Identity, matrix
@@ -34,7 +34,7 @@ def hessian(problem: DualProblem, multipliers: FloatArray) -> Band:
     rows = stored_rows(problem.rows, "A Hessian")
     loadings, offset = policy_loadings(problem, multipliers)
     operator = problem.parity.operator
-    groups = _Imbalances(rows, np.ascontiguousarray((problem.mixing.T @ rows.design[: rows.n_kept]).T))
+    groups = _Imbalances(rows, imbalances(problem, rows))
     if isinstance(operator, Cumulative):
         blocks = groups.within_windows(loadings, offset, cumulative=True)
         blocks *= problem.temperature * _products_ahead(operator.scales, blocks.shape[1])[:, :, None]
@@ -49,6 +49,25 @@ def hessian_work(problem: DualProblem) -> int:
     """What a row costs in a Hessian at a sharp beta, in steps of the innermost loop."""
     n_pairs = problem.n_groups * (problem.n_groups + 1) // 2
     return problem.n_atoms + 16 * n_pairs  # windows of some six atoms: measured
+
+
+def imbalances(problem: DualProblem, rows: MemoryRows) -> FloatArray:
+    """T of the groups that are solved for, (n_rows, n_groups)."""
+    return np.ascontiguousarray((problem.mixing.T @ rows.design[: rows.n_kept]).T)
+
+
+def windows_of(
+    rows: MemoryRows, loadings: FloatArray, offset: FloatArray
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """First atoms and sizes of all rows' windows, and the probabilities in them."""
+    found = map_chunks(
+        lambda start, stop: windows(rows.design, loadings, offset, start, stop),
+        rows.n_rows,
+        2 * len(offset),
+        _CHUNK,
+    )
+    firsts, sizes, values = map(np.concatenate, zip(*found, strict=True))
+    return firsts, sizes, values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,13 +85,7 @@ class _Imbalances:
     def within_windows(self, loadings: FloatArray, offset: FloatArray, *, cumulative: bool) -> FloatArray:
         """`E[t_s t_r Cov(a, a + d)]` of atoms or of sums up to them, (n_constraints, n_offsets, n_pairs)."""
         rows, n_atoms = self.rows, len(offset)
-        found = map_chunks(
-            lambda start, stop: windows(rows.design, loadings, offset, start, stop),
-            rows.n_rows,
-            2 * n_atoms,
-            _CHUNK,
-        )
-        firsts, sizes, values = map(np.concatenate, zip(*found, strict=True))
+        firsts, sizes, values = windows_of(rows, loadings, offset)
         stops = np.cumsum(sizes)
         order = np.argsort(firsts.astype(np.uint16) if n_atoms < 1 << 16 else firsts, kind="stable")
         shape = (n_atoms - cumulative, max(int(sizes.max()) - cumulative, 1), self.n_pairs)

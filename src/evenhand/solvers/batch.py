@@ -1,13 +1,10 @@
 """A deterministic solver: proximal Newton, warm-started on subsamples.
 
-Each step minimises the exact second-order model of the smooth part plus the penalty, with damping
-that asks neighbouring atoms to move together, and goes as far that way as the objective falls. Cold starts
-climb a ladder: first a few thousand rows and few atoms at a low beta, then beta up to its value and all
-atoms, then more and more rows, each stage from the last one's solution and only as precise as its sample
-deserves. What lost against it is in `docs/concepts/solvers.md`.
+Cold starts climb a ladder: first a few thousand rows and few atoms at a low beta, then beta up to its value
+and all atoms, then more and more rows, each stage from the last one's solution and only as precise as its
+sample deserves. What lost against it is in `docs/concepts/solvers.md`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -17,71 +14,32 @@ from evenhand._utils.scalars import as_number, check_count
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.dual.band import Band
 from evenhand.dual.coarse import Coarse
-from evenhand.dual.curvature import hessian, hessian_work
-from evenhand.dual.objective import Evaluation, evaluate, optimality_error, penalty
+from evenhand.dual.curvature import hessian_work
+from evenhand.dual.objective import Evaluation, evaluate
 from evenhand.dual.operators import Cumulative, Identity, matrix
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.rows import MemoryRows
 from evenhand.solvers.base import Solver
-from evenhand.solvers.quadratic import solve_model
+from evenhand.solvers.newton import (
+    FEW_GROUPS,
+    BatchState,
+    Stage,
+    error_of,
+    has_converged,
+    moves_in_part,
+    newton_step,
+)
 from evenhand.solvers.result import Status
 
-_ROUNDING = 1e-12  # relative decrease of the objective that can still be told from rounding
 _ZERO_SLACK = 1e-12  # smaller tolerances are solved as zero: a float cannot tell them apart
-# Holds multipliers that no row tells apart: more slows the last steps, less lets rounding move them.
-_RIDGE = 1e-7
-_ACCEPT, _TRUST = 0.1, 0.7  # shares of the promised decrease: to accept a step, to damp less
-_SHORT = 0.3  # share of the promise under which a shorter step is looked for
 # Rows of the Hessian at a low beta, and of others on the way or where a pass is cheap; a step may show that
 # they are not enough.
 _SOFT_CURVATURE_ROWS, _FEW_CURVATURE_ROWS = 4096, 16_384
-_FEW_GROUPS = 4  # more are solved for together: smaller steps of beta then take less time in all
+_ROWS_PER_UNKNOWN = 16  # of a soft stage's Hessian: with many groups fewer rows mislead its steps
 _SOFT_TOL = 3e-3  # error at which beta goes on: the next one starts from ten times that
-_LINE_STEPS = 5  # lengths that are tried
 _REST = 1e-3  # of the damping of single atoms: holds what neighbours do alike
-_STEEP, _FARTHEST = 0.5, 64.0  # share of the first slope at which a whole step was too short; its longest
-_LEVEL = 0.25  # share of the first slope at which a length is good enough
 _FAST = 0.3  # factor by which a step should cut the error; a worse one asks for a better Hessian
-_FIRST_DAMPING, _LEAST_DAMPING, _DAMPING_FACTOR = 0.3, 1e-2, 6.0  # measured: fewest passes in all
-_MOST_DAMPING = 1e6  # steps are then too short to matter: the solver has stalled
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Stage:
-    """A smaller or softer problem on the way, with the precision that it is worth."""
-
-    problem: DualProblem
-    curvature_rows: DualProblem  # the rows that the Hessian is taken on
-    tol: float
-    atoms: Coarse  # those of the problem, among all
-    widening: float  # factor on the tolerances of all groups
-    smoother: Band  # the metric of the damping
-    unit: float  # square of the largest entry of the operator
-    is_soft: bool  # on the way to beta: its steps are slow for other reasons than their Hessian
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BatchState:
-    """Where the climb is."""
-
-    stages: tuple[Stage, ...]  # those left; the first is being solved
-    binding: IntArray  # indices of the groups that are solved for
-    slack: FloatArray  # of all groups, (n_groups,)
-    onto_all: FloatArray  # violations of the binding groups -> of all, (n_binding, n_groups)
-    point: FloatArray  # Phi of the binding groups, (n_constraints, n_binding)
-    now: Evaluation
-    damping: float
-    n_iter: int
-    n_gradient_rows: int
-    stalled: bool
-
-    @property
-    def multipliers(self) -> FloatArray:
-        """Phi for all groups: the others follow from the binding ones and need no multiplier."""
-        point = self.stages[0].atoms.carry(self.point, self.stages[-1].atoms)
-        out = np.zeros((len(point), len(self.slack)))
-        out[:, self.binding] = point
-        return out
+_FIRST_DAMPING = 0.3  # measured: fewest passes in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +97,10 @@ class Batch(Solver[BatchState]):
     def step(self, problem: DualProblem, state: BatchState) -> BatchState:
         """One accepted Newton step, or the move to the next stage."""
         stage = state.stages[0]
-        if len(state.stages) > 1 and (state.stalled or _converged(stage, state)):
+        if len(state.stages) > 1 and (state.stalled or has_converged(stage, state)):
             return _advance(state)
-        after = replace(_newton_step(stage, state), n_iter=state.n_iter + 1)
-        slow = _error(stage, after) > _FAST * _error(stage, state)
+        after = replace(newton_step(stage, state), n_iter=state.n_iter + 1)
+        slow = error_of(stage, after) > _FAST * error_of(stage, state)
         if slow and not stage.is_soft and stage.curvature_rows.n_rows < stage.problem.n_rows:
             better = self._with_more_curvature(stage)
             if better.curvature_rows.n_rows > stage.curvature_rows.n_rows:
@@ -153,7 +111,7 @@ class Batch(Solver[BatchState]):
     def done(self, problem: DualProblem, state: BatchState) -> Status | None:
         """Converged on the last stage, stalled there, or out of iterations."""
         if len(state.stages) == 1:
-            if _converged(state.stages[0], state):
+            if has_converged(state.stages[0], state):
                 return Status.CONVERGED
             if state.stalled:
                 return Status.STALLED
@@ -190,34 +148,44 @@ class Batch(Solver[BatchState]):
         temperatures = [problem.temperature]
         sharper = self.temperature_growth
         if sharper is None:
-            sharper = 4.0 if problem.n_groups <= _FEW_GROUPS else 2.0
+            sharper = 4.0 if problem.n_groups <= FEW_GROUPS else 2.0
         while temperatures[-1] > self.first_temperature * sharper:
             temperatures.append(temperatures[-1] / sharper)
-        climb = [rows[-1].at_temperature(beta) for beta in temperatures[:0:-1]] + rows[::-1]
-        loose = [
-            max(self.tol, 0.05 / np.sqrt(stage.n_rows), _SOFT_TOL * (stage.temperature < problem.temperature))
-            for stage in climb[:-1]
-        ]
+        soft = [(rows[-1].at_temperature(beta), beta) for beta in temperatures[:0:-1]]
+        if soft and moves_in_part(problem):  # first sharper, then on all atoms: both at once take more steps
+            soft.append((rows[-1], soft[-1][1]))
         on_the_way = [
-            self._stage(stage, tol, is_soft=stage.temperature < problem.temperature, is_on_the_way=True)
-            for stage, tol in zip(climb[:-1], loose, strict=True)
+            self._stage(stage, max(self.tol, _SOFT_TOL, _precision(stage)), Coarse.enough_for(stage, beta))
+            for stage, beta in soft
         ]
-        return (*on_the_way, self._stage(climb[-1], self.tol))
+        on_the_way += [
+            self._stage(stage, max(self.tol, _precision(stage)), is_on_the_way=True) for stage in rows[:0:-1]
+        ]
+        return (*on_the_way, self._stage(problem, self.tol))
 
     def _stage(
-        self, problem: DualProblem, tol: float, *, is_soft: bool = False, is_on_the_way: bool = False
+        self, problem: DualProblem, tol: float, few: Coarse | None = None, *, is_on_the_way: bool = False
     ) -> Stage:
-        atoms = Coarse.enough_for(problem, problem.temperature) if is_soft else Coarse.all_of(problem)
+        """A stage on all atoms, or a soft one on `few`."""
+        atoms = Coarse.all_of(problem) if few is None else few
         coarse = atoms.problem(problem)
         most = self.curvature_rows
-        if is_soft:
-            most = min(_SOFT_CURVATURE_ROWS, most)
+        if few is not None:
+            n_unknowns = coarse.multipliers_shape[0] * coarse.n_groups
+            most = min(max(_SOFT_CURVATURE_ROWS, _ROWS_PER_UNKNOWN * n_unknowns), most)
         elif is_on_the_way or problem.rows.passes_are_cheap:
             most = min(_FEW_CURVATURE_ROWS, most)
         n_rows = min(most, max(_SOFT_CURVATURE_ROWS, self.curvature_work // hessian_work(problem)))
-        widening = atoms.widening(problem)
-        unit = float(np.abs(matrix(coarse.parity.operator)).max()) ** 2
-        return Stage(coarse, _stored(coarse, n_rows), tol, atoms, widening, _smoother(coarse), unit, is_soft)
+        return Stage(
+            problem=coarse,
+            curvature_rows=_stored(coarse, n_rows),
+            tol=tol,
+            atoms=atoms,
+            widening=atoms.widening(problem),
+            smoother=_smoother(coarse),
+            unit=float(np.abs(matrix(coarse.parity.operator)).max()) ** 2,
+            is_soft=few is not None,
+        )
 
     def _with_more_curvature(self, stage: Stage) -> Stage:
         """The stage with a Hessian on four times as many rows, for when the sample's is not good enough."""
@@ -225,6 +193,11 @@ class Batch(Solver[BatchState]):
         if stage.problem.rows.passes_are_cheap:  # another step is the cheaper way
             n_rows = min(n_rows, self.curvature_rows)
         return replace(stage, curvature_rows=_stored(stage.problem, n_rows))
+
+
+def _precision(problem: DualProblem) -> float:
+    """What a sample of so many rows deserves."""
+    return 0.05 / float(np.sqrt(problem.n_rows))
 
 
 def _stored(problem: DualProblem, n_rows: int) -> DualProblem:
@@ -274,17 +247,6 @@ def _smoother(problem: DualProblem) -> Band:
     return Band(metric / max(float(metric[:, 0].max()), 1e-300)).repeated(problem.n_groups)
 
 
-def _error(stage: Stage, state: BatchState) -> float:
-    """The optimality error, with the excess of the groups that were not solved for."""
-    violation = stage.problem.parity.norm.value(state.now.violation @ state.onto_all)
-    excess = float((violation - stage.widening * state.slack).max())
-    return max(excess, optimality_error(stage.problem, state.point, state.now))
-
-
-def _converged(stage: Stage, state: BatchState) -> bool:
-    return _error(stage, state) <= stage.tol
-
-
 def _advance(state: BatchState) -> BatchState:
     """Carry the point over to the next stage."""
     before, *stages = state.stages
@@ -297,99 +259,3 @@ def _advance(state: BatchState) -> BatchState:
         n_gradient_rows=state.n_gradient_rows + stages[0].problem.n_rows,
         stalled=False,
     )
-
-
-def _newton_step(stage: Stage, state: BatchState) -> BatchState:
-    """Minimise the model and go that way; damp it more where the objective does not fall as it said."""
-    problem = stage.problem
-    curvature = hessian(stage.curvature_rows, state.point)
-    # A policy that is all on one atom has no curvature; tilts of order one still need a scale.
-    largest = max(float(curvature.diagonal.max()), stage.unit * min(1.0, problem.temperature))
-    damping = state.damping
-    while damping < _MOST_DAMPING:
-        model = curvature + stage.smoother * ((damping + _RIDGE) * largest)
-        pull = (model @ state.point.ravel()).reshape(state.point.shape)
-        linear = state.now.violation - pull
-        there = solve_model(problem.parity.norm, model, linear, problem.slack, state.point)
-        move = there - state.point
-        if not move.any():  # floats know no better point of this model
-            damping = max(_DAMPING_FACTOR * damping, _LEAST_DAMPING)
-            continue
-        change = penalty(problem, there) - penalty(problem, state.point)
-        slope = float((state.now.violation * move).sum()) + change
-        promise = -slope - 0.5 * float(move.ravel() @ (model @ move.ravel()))
-        after, length = _along(stage, state, move, slope, change, promise)
-        share = _share_of_promise(stage, state, after, promise)
-        if share > _ACCEPT * min(length, 1.0):
-            return replace(after, damping=_next_damping(damping, length, share))
-        state = replace(state, n_gradient_rows=after.n_gradient_rows)
-        damping = max(_DAMPING_FACTOR * damping, _LEAST_DAMPING)
-    return replace(state, stalled=True)
-
-
-def _next_damping(damping: float, length: float, share: float) -> float:
-    """More where the model went too far, less where it kept its word, much less where it was too timid."""
-    if length < 0.25:
-        return max(4.0 * damping, 1e-4)
-    if share > _TRUST and length >= 1.0:
-        damping /= _DAMPING_FACTOR**2 if share > 1.0 else _DAMPING_FACTOR
-    return damping if damping > _LEAST_DAMPING / 1e4 else 0.0
-
-
-def _along(
-    stage: Stage, state: BatchState, move: FloatArray, slope: float, change: float, promise: float
-) -> tuple[BatchState, float]:
-    """The step, or as much of it as lowers the objective best, and its length.
-
-    `slope` is that of the objective at the start, with the penalty as if it changed by `change` at an even
-    pace: it is convex, so that never promises too much.
-    """
-    problem = stage.problem
-
-    def at(length: float, before: BatchState) -> tuple[BatchState, float]:
-        point = state.point + length * move
-        now = evaluate(problem, point)
-        n_rows = before.n_gradient_rows + problem.n_rows
-        after = replace(state, point=point, now=now, n_gradient_rows=n_rows)
-        return after, float((now.violation * move).sum()) + change
-
-    after, steepness = at(1.0, state)
-    if steepness < _STEEP * slope < 0.0:
-        return _farther(at, after)
-    if _share_of_promise(stage, state, after, promise) > _SHORT or not slope < 0.0 < steepness:
-        return after, 1.0
-    best, best_length = after, 1.0
-    low, high, low_slope, high_slope = 0.0, 1.0, slope, steepness
-    for _ in range(_LINE_STEPS):
-        share = min(max(low_slope / (low_slope - high_slope), 0.1), 0.9)
-        length = low + share * (high - low)
-        after, steepness = at(length, after)
-        if after.now.value < best.now.value:
-            best, best_length = after, length
-        if abs(steepness) < _LEVEL * abs(slope):
-            break
-        if steepness < 0.0:
-            low, low_slope = length, steepness
-        else:
-            high, high_slope = length, steepness
-    return replace(best, n_gradient_rows=after.n_gradient_rows), best_length
-
-
-def _farther(
-    at: Callable[[float, BatchState], tuple[BatchState, float]], best: BatchState
-) -> tuple[BatchState, float]:
-    """Twice as far, and again, as long as the objective falls: where nothing is curved, the ridge holds."""
-    length = 1.0
-    while length < _FARTHEST:
-        after, _ = at(2.0 * length, best)
-        if not after.now.value < best.now.value:
-            return replace(best, n_gradient_rows=after.n_gradient_rows), length
-        best, length = after, 2.0 * length
-    return best, length
-
-
-def _share_of_promise(stage: Stage, state: BatchState, after: BatchState, promise: float) -> float:
-    """How much of the promised decrease came true; where floats cannot tell, how much of the error went."""
-    if promise > _ROUNDING * (1.0 + abs(state.now.value)):
-        return (state.now.value - after.now.value) / promise
-    return 1.0 - _error(stage, after) / max(_error(stage, state), np.finfo(float).tiny)

@@ -10,8 +10,9 @@ from typing import ClassVar
 from evenhand._utils.typing import FloatArray
 from evenhand.dual.problem import DualProblem
 from evenhand.solvers.base import Solver
-from evenhand.solvers.batch import Batch, BatchState
+from evenhand.solvers.batch import Batch
 from evenhand.solvers.lp import solve_lp
+from evenhand.solvers.newton import BatchState
 from evenhand.solvers.result import Status
 
 LIMIT_TEMPERATURE = 20_000.0  # within 0.12 % of the program's risk on the paper's data

@@ -12,12 +12,14 @@ import numpy as np
 
 from evenhand._utils.typing import BoolArray, FloatArray, IntArray
 from evenhand.dual.band import Band, Factor
+from evenhand.dual.dense import Dense
 from evenhand.dual.parity import L1Norm, Norm, SupNorm
 from evenhand.solvers.interior import HeightState
 
 _FACE_STEPS = 15
 _LENGTHS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01)  # of a step within a face
-_NEAR = 0.15  # of the factorised entries: faces that differ in more are factorised anew
+_LARGE, _MOST_FACTORS = 1000, 3  # of a large face: the next Newton step is then the better way
+_NEAR = 0.3  # of the factorised entries: faces that differ in more are factorised anew
 _GUESSES = 12
 _INTERIOR_STEPS = 50
 _RELATIVE_GAP = 1e-10
@@ -26,30 +28,111 @@ _FIRST_SIZE = 0.1  # costs are of order one, and so are the multipliers worth st
 _TINY = 1e-300
 
 
+class PartialSolver:
+    """Solves `H x = c` where only some entries of x may move and the others stay zero.
+
+    Faces of one model differ in few entries. The first one is factorised, and those near it are solved by
+    elimination of what is bound and what is new: each such entry costs one solve, once, and k of them a
+    small system.
+    """
+
+    def __init__(self, hessian: Band | Dense) -> None:
+        self.hessian = hessian
+        self.base: IntArray = np.empty(0, np.int64)
+        self.factor: Factor | None = None
+        self.n_factors = 0
+        self._restart(self.base)
+
+    def _restart(self, base: IntArray) -> None:
+        self.base = base
+        self.known: IntArray = np.empty(0, np.int64)  # entries that were eliminated before, sorted
+        self.borders, self.solved = np.empty((2, 0, len(base)))  # a row for each of them, as it came
+
+    def solve(self, is_free: BoolArray, right: FloatArray) -> FloatArray:
+        """The solution where only the free entries move."""
+        places, move = np.flatnonzero(is_free), np.zeros(len(right))
+        if not len(places):
+            return move
+        others = np.setxor1d(places, self.base, assume_unique=True)  # bound ones of the base, and new ones
+        if self.factor is None or len(others) > _NEAR * len(self.base):
+            self.factor = self.hessian.factor_at(places)
+            self._restart(places)
+            self.n_factors += 1
+            others = others[:0]
+        found = self.factor.solve(right[self.base])
+        if len(others):
+            borders, solved = self._eliminated(others)
+            is_new = is_free[others]
+            corner = -borders @ solved.T
+            corner[np.ix_(is_new, is_new)] += self.hessian.between(others[is_new], others[is_new])
+            sizes = np.linalg.solve(corner, np.where(is_new, right[others], 0.0) - borders @ found)
+            found = found - sizes @ solved
+            move[others[is_new]] = sizes[is_new]
+        move[self.base] = found
+        move[~is_free] = 0.0
+        return move
+
+    def _eliminated(self, entries: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Rows b of each entry over the base, a unit where it is of the base itself, and `H^-1 b`."""
+        missing = np.setdiff1d(entries, self.known, assume_unique=True)
+        if len(missing):
+            borders = np.zeros((len(missing), len(self.base)))
+            place = np.searchsorted(self.base, missing)
+            is_bound = np.isin(missing, self.base)
+            borders[is_bound, place[is_bound]] = 1.0
+            borders[~is_bound] = self.hessian.between(missing[~is_bound], self.base)
+            assert self.factor is not None
+            solved = self.factor.solve(borders.T).T
+            self.known = np.concatenate([self.known, missing])
+            order = np.argsort(self.known)
+            self.known = self.known[order]
+            self.borders = np.concatenate([self.borders, borders])[order]
+            self.solved = np.concatenate([self.solved, solved])[order]
+        rows = np.searchsorted(self.known, entries)
+        return self.borders[rows], self.solved[rows]
+
+
 @singledispatch
 def solve_model(
-    norm: Norm, hessian: Band, linear: FloatArray, slack: FloatArray, start: FloatArray
+    norm: Norm,
+    hessian: Band | Dense,
+    linear: FloatArray,
+    start: FloatArray,
+    slack: FloatArray,
+    places: IntArray,
 ) -> FloatArray:
-    """Minimiser of the model.
+    """Minimiser of the model over some places of Phi raveled; the others stay as they are.
 
-    `hessian` is positive definite; `linear` and `start` have shape (n_constraints, n_groups), `slack`
-    (n_groups,).
+    `hessian` is positive definite, `slack` is that of each group; of a norm that looks at a group as a whole
+    all places must be there.
     """
     raise TypeError(f"No step is known for the norm {type(norm).__name__}: register one with solve_model.")
 
 
 @solve_model.register
-def _(norm: SupNorm, hessian: Band, linear: FloatArray, slack: FloatArray, start: FloatArray) -> FloatArray:
+def _(
+    norm: SupNorm,
+    hessian: Band | Dense,
+    linear: FloatArray,
+    start: FloatArray,
+    slack: FloatArray,
+    places: IntArray,
+) -> FloatArray:
     """Sums of absolute values."""
-    each = np.tile(slack, len(linear))
-    return AbsoluteModel(hessian, linear.ravel(), each).solve(start.ravel()).reshape(linear.shape)
+    return AbsoluteModel(hessian, linear, slack[places % len(slack)]).solve(start)
 
 
 @solve_model.register
-def _(norm: L1Norm, hessian: Band, linear: FloatArray, slack: FloatArray, start: FloatArray) -> FloatArray:
+def _(
+    norm: L1Norm,
+    hessian: Band,
+    linear: FloatArray,
+    start: FloatArray,
+    slack: FloatArray,
+    places: IntArray,
+) -> FloatArray:
     """Largest absolute values, one for each group."""
-    found = HeightModel(hessian, linear.ravel(), norm.radius(slack)).solve(start.ravel())
-    return found.reshape(linear.shape)
+    return HeightModel(hessian, linear, norm.radius(slack)).solve(start)
 
 
 class AbsoluteModel:
@@ -60,7 +143,7 @@ class AbsoluteModel:
     to the next it mostly takes one to three such steps, each of one or two factorisations.
     """
 
-    def __init__(self, hessian: Band, linear: FloatArray, slack: FloatArray) -> None:
+    def __init__(self, hessian: Band | Dense, linear: FloatArray, slack: FloatArray) -> None:
         self.hessian, self.linear, self.slack = hessian, linear, slack
         self.faces = PartialSolver(hessian)
 
@@ -68,6 +151,8 @@ class AbsoluteModel:
         """The minimiser, or a point below `start` on the way to it, or `start` if floats know none."""
         x, settled = start, np.full(len(start), np.nan)
         for _ in range(_FACE_STEPS):
+            if len(self.faces.base) > _LARGE and self.faces.n_factors > _MOST_FACTORS:
+                break
             slope = self.hessian @ x + self.linear
             signs = self._face(x, slope)
             if np.array_equal(signs, settled):
@@ -126,45 +211,6 @@ class AbsoluteModel:
             if not blocked.any():
                 return move
             free &= ~blocked
-
-
-class PartialSolver:
-    """Solves `H x = c` where only some entries of x may move and the others stay zero.
-
-    Faces of one model differ in few entries. The first one is factorised, and those near it are solved by
-    elimination of what is bound and what is new: k of them cost k solves and a small system.
-    """
-
-    def __init__(self, hessian: Band) -> None:
-        self.hessian = hessian
-        self.base: IntArray = np.empty(0, np.int64)
-        self.factor: Factor | None = None
-
-    def solve(self, is_free: BoolArray, right: FloatArray) -> FloatArray:
-        """The solution where only the free entries move."""
-        places, move = np.flatnonzero(is_free), np.zeros(len(right))
-        if not len(places):
-            return move
-        bound = np.flatnonzero(~is_free[self.base])
-        new = np.setdiff1d(places, self.base, assume_unique=True)
-        if self.factor is None or len(bound) + len(new) > _NEAR * len(self.base):
-            self.base, self.factor = places, self.hessian.factor_at(places)
-            bound = new = np.empty(0, np.int64)
-        found = self.factor.solve(right[self.base])
-        if len(bound) + len(new):
-            border = np.zeros((len(self.base), len(bound) + len(new)))
-            border[bound, np.arange(len(bound))] = 1.0
-            border[:, len(bound) :] = self.hessian.between(self.base, new)
-            solved = self.factor.solve(border)
-            corner = -border.T @ solved
-            corner[len(bound) :, len(bound) :] += self.hessian.between(new, new)
-            goal = np.concatenate([np.zeros(len(bound)), right[new]]) - border.T @ found
-            others = np.linalg.solve(corner, goal)
-            found = found - solved @ others
-            found[bound] = 0.0
-            move[new] = others[len(bound) :]
-        move[self.base] = found
-        return move
 
 
 _OFF = 2.0  # beside the signs +1 and -1 of entries at the height of their group, and 0 of free ones

@@ -1,0 +1,54 @@
+"""Symmetric matrices over some of the multipliers, as LAPACK stores them.
+
+With many groups a Hessian is no narrow band, but most multipliers rest at zero: of those that move it is
+small enough to be stored whole.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg.blas import dsymv
+
+from evenhand._utils.typing import FloatArray, IntArray
+from evenhand.dual.band import Band, Factor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dense:
+    """A symmetric matrix H, with what the models of a Newton step ask of a `Band`.
+
+    >>> whole = Dense(np.array([[2.0, 1.0], [0.0, 3.0]]))
+    >>> whole @ np.ones(2)
+    array([3., 4.])
+    """
+
+    entries: FloatArray  # (size, size): the upper triangle counts
+
+    @property
+    def diagonal(self) -> FloatArray:
+        """The diagonal, (size,)."""
+        return np.diagonal(self.entries)
+
+    def __matmul__(self, right: FloatArray) -> FloatArray:
+        """H x."""
+        product: FloatArray = dsymv(1.0, self.entries.T, right, lower=1)
+        return product
+
+    def __add__(self, other: Band) -> "Dense":
+        """The sum with a band."""
+        size, width = other.columns.shape
+        entries = self.entries.copy()
+        flat = entries.reshape(-1)
+        for step in range(width):
+            flat[step : (size - step) * size : size + 1] += other.columns[: size - step, step]
+        return Dense(entries)
+
+    def between(self, rows: IntArray, columns: IntArray) -> FloatArray:
+        """The entries at some rows and columns."""
+        upper = np.minimum(rows[:, None], columns), np.maximum(rows[:, None], columns)
+        entries: FloatArray = self.entries[upper]
+        return entries
+
+    def factor_at(self, places: IntArray) -> Factor:
+        """Cholesky's factor of the rows and columns at `places`, which rise."""
+        return Factor.of_triangle(self.entries[np.ix_(places, places)].T)
