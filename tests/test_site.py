@@ -25,6 +25,8 @@ PUBLIC = (
     *("mlflow", "modelfile", "outofcore", "parity", "plots", "river", "scoring", "solvers"),
 )
 BLOCK = re.compile(r"^( *)(```+|~~~+)(.*?)\n(.*?)^\1\2 *$", re.DOTALL | re.MULTILINE)
+SECTION = re.DOTALL | re.MULTILINE
+IN_ALL_METHODS = re.compile(r"In all methods .*?(?:\n\n|\Z)", re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)")
 MADE = ("gallery/", "reference/generated/")  # by Sphinx
 # Blocks of Python that no doctest runs, and what runs them instead.
@@ -170,6 +172,88 @@ def test_every_listed_class_and_function_has_a_sentence_of_its_own():
         found = find(name)
         if inspect.isclass(found) or inspect.isfunction(found):
             assert (found.__doc__ or "").strip(), name
+
+
+def parameters(function):
+    """Names of what a function or a class takes."""
+    return [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
+
+
+def sections(doc):
+    """Names in the Parameters section of a docstring, in its order; none without one."""
+    found = re.search(r"^Parameters\n-+\n(.*?)(?=^[^\n]+\n-{3,}\n|\Z)", inspect.cleandoc(doc or ""), SECTION)
+    heads = re.findall(r"^\S.*", found[1], re.MULTILINE) if found else []
+    return [name.strip(" *") for head in heads for name in re.split(r" :(?: |$)", head)[0].split(",")]
+
+
+def named_in_prose(doc):
+    """Words that open a span of code in a docstring, such as `state` and `state.multipliers`."""
+    return set(re.findall(r"`(\w+)[^`]*`", doc or ""))
+
+
+def is_setter(function):
+    """It takes one number and returns nothing: its sentence says what that is."""
+    hints = inspect.get_annotations(function, eval_str=True)
+    return len(hints) == 2 and hints.pop("return") is None and set(hints.values()) <= {int, float, bool}
+
+
+def own_methods(cls):
+    """Public methods that evenhand brings to a class, and where each is defined, the nearest first.
+
+    A class that has all the methods of a public protocol, such as an operator, tells them as the protocol
+    does.
+    """
+    protocols = [each for each in map(find, listed_names()) if getattr(each, "_is_protocol", False)]
+    followed = [
+        each for each in protocols if {name for name in vars(each) if name[0] != "_"} <= set(dir(cls))
+    ]
+    for name in (each for each in dir(cls) if not each.startswith("_")):
+        homes = [home for home in (*cls.__mro__, *followed) if name in vars(home)]
+        kept = [getattr(home, name) for home in homes if home.__module__.startswith("evenhand")]
+        if kept and all(inspect.isroutine(each) for each in kept):
+            yield name, kept
+
+
+def is_for_others_to_write(cls, method):
+    return getattr(method, "__isabstractmethod__", False) or getattr(cls, "_is_protocol", False)
+
+
+def test_every_listed_function_tells_of_its_parameters_and_of_no_others():
+    for name in listed_names():
+        function = find(name)
+        if inspect.isfunction(function) and not is_setter(function):
+            assert sorted(sections(function.__doc__)) == sorted(parameters(function)), name
+
+
+def test_every_method_of_a_listed_class_tells_of_its_parameters_and_of_no_others():
+    """In a section, which those need that others are to write: abstract ones, and the methods of a protocol.
+
+    Others may leave it to the section of a method that they override, to backquotes in their own prose, or to
+    the class, where it says what a name is "In all methods".
+    """
+    for name in listed_names():
+        cls = find(name)
+        for method, (own, *overridden) in own_methods(cls) if inspect.isclass(cls) else ():
+            told, wanted = sections(own.__doc__), parameters(own)
+            if told or is_for_others_to_write(cls, own):
+                assert sorted(told) == sorted(wanted), f"{name}.{method}"
+            else:
+                docs = [own.__doc__, *(each.__doc__ for each in overridden)]
+                of_all = [
+                    words for each in cls.__mro__ for words in IN_ALL_METHODS.findall(each.__doc__ or "")
+                ]
+                prose = map(named_in_prose, (*docs, *of_all))
+                assert set(wanted) <= set().union(*map(sections, docs), *prose), f"{name}.{method}"
+
+
+def test_every_section_of_a_listed_class_names_what_it_takes():
+    for name in listed_names():
+        cls = find(name)
+        if inspect.isclass(cls) and sections(cls.__doc__):
+            own, wanted = sections(cls.__doc__), set(parameters(cls))
+            told = {each for base in cls.__mro__ for each in sections(base.__doc__)}
+            assert set(own) <= wanted <= told, name
+            assert len(own) == len(set(own)), name
 
 
 def free_names(code):

@@ -196,7 +196,14 @@ class Served:
             )
 
     def predict(self, data: Any, params: Mapping[str, Any] | None = None) -> Any:
-        """Answers for the rows of `data`: an array, or a frame with a column for each atom or class."""
+        """Answers for the rows of `data`: an array, or a frame with a column for each atom or class.
+
+        Parameters
+        ----------
+        data : data frame, or array where the model knows its features by place alone
+        params : dict, default=None
+            "output" in place of that of the config, and "q", the level of a quantile (0.5 by default).
+        """
         asked = dict(params or {})
         output = _check_output(self.model, asked.get("output") or self.output)
         options: dict[str, Any] = {}

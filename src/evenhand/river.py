@@ -149,11 +149,20 @@ class ParityRegressor(MiniBatchRegressor):  # type: ignore[misc]
 
         The draw is a keyed hash of the row's score and group probabilities: the same row gets the same answer
         until the models learn more. Before the parity step has begun, it is the regressor's prediction.
+
+        Parameters
+        ----------
+        x : dict of features
         """
         return float(self._predict([x])[0])
 
     def predict_pmf_one(self, x: Features) -> dict[float, float]:
-        """The probability of each atom; before the parity step, all of it on the regressor's prediction."""
+        """The probability of each atom; before the parity step, all of it on the regressor's prediction.
+
+        Parameters
+        ----------
+        x : dict of features
+        """
         features, _ = self._split(x)
         score = self._score(features)
         if self.step is None or not math.isfinite(score):
@@ -163,9 +172,17 @@ class ParityRegressor(MiniBatchRegressor):  # type: ignore[misc]
         return dict(zip(self.step.atoms_.tolist(), pmf.tolist(), strict=True))
 
     def learn_many(self, X: Any, y: Any = None, group: Any = None) -> None:
-        """Learn from a frame of pandas; `y` and `group` are series, with missing values where unknown.
+        """Learn from a frame of pandas.
 
         It does what `learn_one` does row by row, whatever the two models can do with many rows at once.
+
+        Parameters
+        ----------
+        X : pandas data frame of shape (n_rows, n_features)
+        y : series of n_rows outcomes, default=None
+            Missing where an outcome is not known; None: none is.
+        group : series of n_rows labels, default=None
+            Missing where a group is not known; None: as `group_feature` says, or none is known.
         """
         outcomes = _values(y, len(X))
         groups = _values(group, len(X))
@@ -173,7 +190,12 @@ class ParityRegressor(MiniBatchRegressor):  # type: ignore[misc]
             self.learn_one(x, outcome, label)
 
     def predict_many(self, X: Any) -> Any:
-        """A series of `predict_one` for each row of a frame of pandas."""
+        """A series of `predict_one` for each row of a frame of pandas.
+
+        Parameters
+        ----------
+        X : pandas data frame of shape (n_rows, n_features)
+        """
         return type(X.iloc[:, 0])(self._predict(_records(X)), index=X.index)
 
     def _predict(self, rows: Iterable[Features]) -> FloatArray:

@@ -29,10 +29,24 @@ class PmfRegressor(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def predict_pmf(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """Probability of each of `atoms_` for each row, (n_rows, n_atoms)."""
+        """Probability of each of `atoms_` for each row, (n_rows, n_atoms).
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_rows, n_features)
+        sensitive_features : array of shape (n_rows,), default=None
+            Only for models that use the group to predict.
+        """
 
     def predict_mean(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """Mean of each row's distribution, (n_rows,)."""
+        """Mean of each row's distribution, (n_rows,).
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_rows, n_features)
+        sensitive_features : array of shape (n_rows,), default=None
+            Only for models that use the group to predict.
+        """
         mean: FloatArray = self.predict_pmf(X, sensitive_features=sensitive_features) @ self.atoms_
         return mean
 
@@ -60,7 +74,17 @@ class PmfRegressor(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return drawn
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None) -> float:
-        """`R^2 = 1 - E[(Y - prediction)^2] / Var(Y)`, with the expectation over the draws taken exactly."""
+        """`R^2 = 1 - E[(Y - prediction)^2] / Var(Y)`, with the expectation over the draws taken exactly.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_rows, n_features)
+        y : array of shape (n_rows,)
+            The true outcomes.
+        sample_weight : array of shape (n_rows,), default=None
+        sensitive_features : array of shape (n_rows,), default=None
+            Only for models that use the group to predict.
+        """
         target = check_target(y, type(self).__name__)
         pmf = self.predict_pmf(X, sensitive_features=sensitive_features)
         error = risk(target, pmf, self.atoms_, sample_weight)

@@ -54,7 +54,15 @@ class BaseModel(PmfRegressor):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Self:
-        """Fit the regressor; `sensitive_features` is taken as by the others, and not read."""
+        """Fit the regressor.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_rows, n_features)
+        y : array of shape (n_rows,)
+        sensitive_features : array of shape (n_rows,), default=None
+            Taken as by the other baselines, and not read.
+        """
         (X,) = indexable(X)
         target = check_target(y, type(self).__name__)
         check_consistent_length(X, target)

@@ -108,7 +108,13 @@ class LinearPost(BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, class_proba: Any, group_proba: Any) -> IntArray:
-        """Position of the class that is decided for, (n_rows,)."""
+        """Position of the class that is decided for, (n_rows,).
+
+        Parameters
+        ----------
+        class_proba, group_proba
+            As in `fit`, of the rows to decide on.
+        """
         check_is_fitted(self, "prices_")
         risks, groups = self._read(class_proba, group_proba)
         decided: IntArray = (risks + groups @ self.prices_).argmin(axis=1)

@@ -101,6 +101,15 @@ def joint_inputs(scores: FloatArray, group_proba: Sequence[FloatArray]) -> Float
     Class probabilities, and those of each model of the group, become log-ratios to their first column, after
     any below 1e-6 are raised to that; scores of shape (n_rows,) stay as they are, and come first.
 
+    Parameters
+    ----------
+    scores : array of shape (n_rows,) or (n_rows, n_classes)
+        Scores, or class probabilities.
+    group_proba : sequence of arrays of shape (n_rows, n_groups)
+        One array for each model of the group.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from evenhand.calibration import joint_inputs
     >>> joint_inputs(np.array([3.0]), [np.array([[0.2, 0.8]])]).round(2)
@@ -154,7 +163,14 @@ class JointRows:
         return cls(inputs, weights, low, high, centre, scale, powers, term_centre, term_scale, design)
 
     def on(self, inputs: FloatArray, sample_weight: ArrayLike | None = None) -> "JointRows":
-        """Other rows with the terms and scales of these, so that fits of these are a start for theirs."""
+        """Other rows with the terms and scales of these, so that fits of these are a start for theirs.
+
+        Parameters
+        ----------
+        inputs : array of shape (n_rows, n_inputs)
+            `joint_inputs` of the other rows.
+        sample_weight : array of shape (n_rows,), optional
+        """
         n_rows = len(inputs)
         weights = np.ones(n_rows) if sample_weight is None else n_rows * check_weights(sample_weight, n_rows)
         standard = _standardise(inputs, self.low, self.high, self.centre, self.scale)
@@ -204,7 +220,15 @@ class JointRows:
         return JointFit(self._calibrator(found, outputs), maps, found)
 
     def fit(self, target: AnyArray, outputs: FloatArray, start: "JointFit | None" = None) -> JointCalibrator:
-        """The map from the inputs to `target`, be it a help or not; quicker from a fit `on` other rows."""
+        """The map from the inputs to `target`, be it a help or not.
+
+        Parameters
+        ----------
+        target, outputs
+            As in `cross_fit`.
+        start : JointFit, optional
+            That of the rows that these were made from by `on`: a fit from there is quicker.
+        """
         found = None if start is None else start.coefficients
         return self._calibrator(self._fit(target, outputs, EVERY_ROW, found), outputs)
 

@@ -249,7 +249,14 @@ class PolicyMeasures:
 
 
 def measure_policy(problem: DualProblem, multipliers: FloatArray) -> PolicyMeasures:
-    """What a policy does to the rows of a problem, in one pass, O(chunk) memory."""
+    """What a policy does to the rows of a problem, in one pass, O(chunk) memory.
+
+    Parameters
+    ----------
+    problem : DualProblem
+    multipliers : array of shape (n_constraints, n_groups)
+        Phi of the policy, such as `SolverResult.multipliers`; at zeros no parity is asked for.
+    """
     found = problem.rows.moments(*policy_loadings(problem, multipliers), whole=True)
     unit = LOG_2 / problem.temperature
     constant = problem.rows.mean_constant()

@@ -28,6 +28,8 @@ class Cost(Stored, ABC):
     table as it is: one feature for each atom. Rows then hold n_atoms numbers, and a pass takes n_atoms
     products for each atom, where the squared cost takes one (`benchmarks/bench_costs.py` has what that
     comes to). docs/how-to/extending.md takes a cost all the way.
+
+    In all methods `scores` and `atoms` are those of `table`, and `grid` is the `Grid` that the atoms are of.
     """
 
     __slots__ = ()
@@ -58,10 +60,18 @@ class Cost(Stored, ABC):
 
     @abstractmethod
     def table(self, scores: FloatArray, atoms: FloatArray) -> FloatArray:
-        """Costs in the user's units, (n_rows, n_atoms)."""
+        """Costs in the user's units, (n_rows, n_atoms).
+
+        Parameters
+        ----------
+        scores : array of shape (n_rows,), or (n_rows, n_classes) where `n_classes` is not None
+            A score of each row, or an outcome in its place; or probabilities of the classes.
+        atoms : array of shape (n_atoms,)
+            What can be predicted, in the units of the outcomes.
+        """
 
     def expected(self, pmf: FloatArray, scores: FloatArray, atoms: FloatArray) -> FloatArray:
-        """Expected cost of each row in the user's units, (n_rows,)."""
+        """Expected cost of each row in the user's units, (n_rows,), under its `pmf`, (n_rows, n_atoms)."""
         costs: FloatArray = np.einsum("il,il->i", pmf, self.table(scores, atoms))
         return costs
 
@@ -76,7 +86,7 @@ class Cost(Stored, ABC):
         return self.paired
 
     def paired(self, truth: FloatArray, values: FloatArray) -> FloatArray:
-        """Costs of values, each for the outcome in its place; two arrays of one shape."""
+        """Costs of `values`, each for the outcome in its place in `truth`; all of one shape."""
         if self.of_difference:
             return self.table((truth - values).ravel(), np.zeros(1)).reshape(truth.shape)
         costs = np.empty(truth.shape)
@@ -298,7 +308,12 @@ COSTS: dict[str, Callable[..., Cost]] = {
 def register_cost(name: str, factory: Callable[..., Cost]) -> None:
     """Let `cost=name` stand for `factory()`, and `--cost name:N` of the command line for `factory(N)`.
 
-    The latter where `factory.number` says what N is; a class that extends `Cost` is its own factory.
+    Parameters
+    ----------
+    name : str
+        A cost that has this name already is replaced.
+    factory : class that extends Cost, or function that makes one
+        `--cost name:N` needs `factory.number`, a text that says what N is.
     """
     COSTS[name] = factory
 
@@ -306,6 +321,14 @@ def register_cost(name: str, factory: Callable[..., Cost]) -> None:
 def make_cost(cost: Any) -> Cost:
     """The cost that a name, a cost, a function or a matrix asks for.
 
+    Parameters
+    ----------
+    cost : str, Cost, function or array of shape (n_classes, n_atoms)
+        A registered name; a cost, which is returned as it is; the function of a `Custom`; or the entries of a
+        `CostMatrix`.
+
+    Examples
+    --------
     >>> import evenhand as eh
     >>> eh.costs.make_cost("pinball")
     Pinball(alpha=0.5)
@@ -322,7 +345,15 @@ def make_cost(cost: Any) -> Cost:
 
 
 def check_cost_matrix(matrix: Any, n_classes: int | None = None) -> CostMatrix:
-    """Finite costs of shape (n_classes, n_atoms)."""
+    """A matrix of finite costs, two by two at least; all else is refused with a `ValueError`.
+
+    Parameters
+    ----------
+    matrix : array of shape (n_classes, n_atoms)
+        Cost of each atom in each class. It is copied.
+    n_classes : int, default=None
+        How many rows it must have; None: any number.
+    """
     costs = as_floats(matrix, "cost")
     rows = "n_classes" if n_classes is None else n_classes
     if costs.ndim != 2 or min(costs.shape) < 2 or n_classes not in (None, len(costs)):
@@ -333,7 +364,14 @@ def check_cost_matrix(matrix: Any, n_classes: int | None = None) -> CostMatrix:
 
 
 def cost_faults(cost: object, n_atoms: int) -> Iterator[str]:
-    """Why something that was read from a file is not a cost of as many atoms."""
+    """Why something that was read from a file is not a cost of as many atoms; nothing, where it is one.
+
+    Parameters
+    ----------
+    cost : object
+    n_atoms : int
+        How many columns a `CostMatrix` must have.
+    """
     if not isinstance(cost, Cost):
         yield "its cost is not a cost"
     elif isinstance(cost, CostMatrix) and cost.matrix.shape[1] != n_atoms:
@@ -343,6 +381,12 @@ def cost_faults(cost: object, n_atoms: int) -> Iterator[str]:
 def same_cost(one: Cost, other: Cost) -> bool:
     """Whether two costs are of one class and have the same parameters; equal, if that is no dataclass.
 
+    Parameters
+    ----------
+    one, other : Cost
+
+    Examples
+    --------
     >>> from evenhand.dual.costs import Pinball, same_cost
     >>> same_cost(Pinball(0.5), Pinball(0.5)), same_cost(Pinball(0.5), Pinball(0.9))
     (True, False)

@@ -21,7 +21,13 @@ class Parity:
     unavoidable: float = 0.0  # share of |E[t_s]| that every policy violates, see `smallest_feasible`
 
     def smallest_feasible(self, mean_imbalance: FloatArray) -> FloatArray:
-        """Smallest tolerance that some policy meets, when `E[t_s]` is not zero: (n_groups,)."""
+        """Smallest tolerance that some policy meets, when `E[t_s]` is not zero: (n_groups,).
+
+        Parameters
+        ----------
+        mean_imbalance : array of shape (n_groups,)
+            `E[t_s]`: zero where the group prior is that of the rows.
+        """
         return self.unavoidable * np.abs(mean_imbalance)
 
     def constant_violation(self, mean_imbalance: FloatArray) -> FloatArray:
@@ -29,6 +35,11 @@ class Parity:
 
         Such predictions are at perfect parity, so a tolerance below this has lost its meaning: the
         constant at atom l has `V_s = E[t_s] A e_l`.
+
+        Parameters
+        ----------
+        mean_imbalance : array of shape (n_groups,)
+            As in `smallest_feasible`.
         """
         return float(self.norm.value(matrix(self.operator)).max()) * np.abs(mean_imbalance)
 
@@ -76,32 +87,65 @@ class ParityNotion(Stored, ABC):
     def operator(self, atoms: FloatArray) -> Operator | FloatArray:
         """A, or the array of its entries (n_rows, n_atoms).
 
-        `atoms` are the values that can be predicted, increasing, in the units of the outcomes; scaled to
-        [-1, 1] where the notion is `in_outcome_units`, which grows with them.
+        Parameters
+        ----------
+        atoms : array of shape (n_atoms,)
+            The values that can be predicted, increasing, in the units of the outcomes; in a fit, scaled to
+            [-1, 1] where the notion is `in_outcome_units`, which grows with them.
         """
 
     def norm(self, atoms: FloatArray) -> Norm:
-        """The norm over the rows; every row within epsilon by default."""
+        """The norm over the rows; every row within epsilon by default.
+
+        Parameters
+        ----------
+        atoms : array of shape (n_atoms,)
+            As in `operator`.
+        """
         return SupNorm()
 
     def unavoidable(self, atoms: FloatArray) -> float:
-        """Share of `|E[t_s]|` that every policy violates, see `Parity.smallest_feasible`."""
+        """Share of `|E[t_s]|` that every policy violates, see `Parity.smallest_feasible`.
+
+        Parameters
+        ----------
+        atoms : array of shape (n_atoms,)
+            As in `operator`.
+        """
         return 0.0
 
     def resolve(self, scores: FloatArray, weights: FloatArray | None) -> "ParityNotion":
         """The same notion with what it has to learn from scores before it is asked for; itself by default.
 
-        A fit calls it with the scores of the rows of the parity step, (n_rows,), or class probabilities
-        (n_rows, n_classes), and solves for what it returns. A notion that was resolved equals itself before.
+        A fit calls it, and solves for what it returns. A notion that was resolved equals itself before.
+
+        Parameters
+        ----------
+        scores : array of shape (n_rows,) or (n_rows, n_classes)
+            Scores of the rows of the parity step, or their class probabilities.
+        weights : array of shape (n_rows,) or None
+            What each row counts; None: all the same.
         """
         return self
 
     def idle(self, atoms: FloatArray) -> str | None:
-        """Why the notion asks for nothing on these atoms, the start of a sentence; None where it does."""
+        """Why the notion asks for nothing on these atoms, the start of a sentence; None where it does.
+
+        Parameters
+        ----------
+        atoms : array of shape (n_atoms,)
+            The values that can be predicted, increasing, always in the units of the outcomes.
+        """
         return None
 
     def read(self, text: str) -> "ParityNotion":
-        """The notion that `parity="name:text"` stands for; by default there is none."""
+        """The notion that `parity="name:text"` stands for; by default there is none.
+
+        Parameters
+        ----------
+        text : str
+            All that follows on the first colon.
+        """
         raise ValueError(f"parity {self.name!r} takes no numbers: got {self.name + ':' + text!r}.")
 
     @property

@@ -17,11 +17,23 @@ class Operator(Protocol):
         ...
 
     def apply(self, masses: FloatArray) -> FloatArray:
-        """A x."""
+        """A x, (n_rows, ...).
+
+        Parameters
+        ----------
+        masses : array of shape (n_atoms, ...)
+            x, such as the mass of each group on each atom.
+        """
         ...
 
     def adjoint(self, multipliers: FloatArray) -> FloatArray:
-        """A^T y."""
+        """A^T y, (n_atoms, ...).
+
+        Parameters
+        ----------
+        multipliers : array of shape (n_rows, ...)
+            y, such as the multipliers of each group.
+        """
         ...
 
 
@@ -111,6 +123,12 @@ def _as_column(scales: FloatArray, like: FloatArray) -> FloatArray:
 def matrix(operator: Operator) -> FloatArray:
     """A as a dense array, shape (n_rows, n_atoms).
 
+    Parameters
+    ----------
+    operator : Operator
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import evenhand as eh
     >>> eh.parity.matrix(eh.parity.Cumulative(np.ones(2)))
@@ -128,15 +146,33 @@ class Norm(Protocol):
     """
 
     def value(self, rows: FloatArray) -> FloatArray:
-        """Norm of each column: (n_rows, n_groups) -> (n_groups,)."""
+        """Norm of each column, (n_groups,).
+
+        Parameters
+        ----------
+        rows : array of shape (n_rows, n_groups)
+            Rows of a constraint, such as the violation.
+        """
         ...
 
     def dual(self, multipliers: FloatArray) -> FloatArray:
-        """Dual norm of each column."""
+        """Dual norm of each column, (n_groups,).
+
+        Parameters
+        ----------
+        multipliers : array of shape (n_rows, n_groups)
+        """
         ...
 
     def prox_dual(self, multipliers: FloatArray, thresholds: FloatArray) -> FloatArray:
-        """`argmin_z 1/2 |z - x_s|^2 + thresholds_s * dual(z)`, column by column."""
+        """`argmin_z 1/2 |z - x_s|^2 + thresholds_s * dual(z)`, column by column.
+
+        Parameters
+        ----------
+        multipliers : array of shape (n_rows, n_groups)
+            Its columns are the `x_s`.
+        thresholds : array of shape (n_groups,)
+        """
         ...
 
 
@@ -176,7 +212,13 @@ class L1Norm:
         return largest / self.scale
 
     def radius(self, thresholds: FloatArray) -> FloatArray:
-        """Largest sum of absolute entries, and so Euclidean length, of a column within its threshold."""
+        """Largest sum of absolute entries, and so Euclidean length, of a column within its threshold.
+
+        Parameters
+        ----------
+        thresholds : array of shape (n_groups,)
+            Largest `value` of each column.
+        """
         return thresholds / self.scale
 
     def prox_dual(self, multipliers: FloatArray, thresholds: FloatArray) -> FloatArray:

@@ -186,6 +186,12 @@ def register_parity(notion: ParityNotion) -> None:
     """Let `parity=notion.name` stand for `notion`, and audits and frontiers measure a distance of its own.
 
     A notion of the same name that was registered before is replaced, but for those of evenhand itself.
+
+    Parameters
+    ----------
+    notion : ParityNotion
+        An object, not its class. Its name may be none of evenhand's own notions and distances;
+        docs/how-to/extending.md has one all the way.
     """
     PARITIES[_check(notion).name] = notion
 
@@ -193,6 +199,13 @@ def register_parity(notion: ParityNotion) -> None:
 def find_parity(parity: str | ParityNotion) -> ParityNotion:
     """The notion that a name stands for, with its numbers if it takes any; a notion is returned as it is.
 
+    Parameters
+    ----------
+    parity : str or ParityNotion
+        A registered name, or "name:text" for a notion that reads numbers from a text; "ks" is "cdf".
+
+    Examples
+    --------
     >>> import evenhand as eh
     >>> eh.parity.find_parity("ks"), eh.parity.find_parity("thresholds:600,50%")
     (CdfParity(), Thresholds(thresholds=(600.0,), quantiles=(0.5,)))
@@ -212,7 +225,26 @@ def find_parity(parity: str | ParityNotion) -> ParityNotion:
 def resolve_parity(
     parity: str | ParityNotion, scores: FloatArray, weights: FloatArray | None
 ) -> str | ParityNotion:
-    """A parity with what its notion learns from scores; a name that needs nothing stays a name."""
+    """A parity with what its notion learns from scores; a name that needs nothing stays a name.
+
+    Parameters
+    ----------
+    parity : str or ParityNotion
+        As in `find_parity`.
+    scores : array of shape (n_rows,) or (n_rows, n_classes)
+        Scores of the rows of the parity step, or their class probabilities.
+    weights : array of shape (n_rows,) or None
+        What each row counts; None: all the same.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import evenhand as eh
+    >>> eh.parity.resolve_parity("thresholds:50%", np.array([1.0, 2.0, 5.0]), None).cutoffs
+    array([2.])
+    >>> eh.parity.resolve_parity("cdf", np.array([1.0, 2.0, 5.0]), None)
+    'cdf'
+    """
     notion = find_parity(parity)
     resolved = notion.resolve(scores, weights)
     return parity if resolved is notion else resolved
@@ -221,6 +253,16 @@ def resolve_parity(
 def make_parity(parity: str | ParityNotion, atoms: FloatArray | Grid) -> Parity:
     """A parity notion, or the one called so, on a grid of atoms or on atoms that need no scaling.
 
+    Parameters
+    ----------
+    parity : str or ParityNotion
+        As in `find_parity`.
+    atoms : array of shape (n_atoms,) or Grid
+        What can be predicted, increasing. An array is taken as it is. A grid's atoms are scaled to [-1, 1]
+        for a notion that is `in_outcome_units`.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import evenhand as eh
     >>> eh.parity.make_parity("cdf", np.array([-1.0, 0.0, 1.0])).operator.n_rows

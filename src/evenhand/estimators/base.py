@@ -161,7 +161,14 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
         return self.postprocessor_.atoms_
 
     def predict_pmf(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """Probability of each of `atoms_` for each row, (n_rows, n_atoms): parity is kept."""
+        """Probability of each of `atoms_` for each row, (n_rows, n_atoms): parity is kept.
+
+        Parameters
+        ----------
+        X : array, data frame or sparse matrix of shape (n_rows, n_features)
+        sensitive_features : array of shape (n_rows,), default=None
+            Only for `aware` models, which need it.
+        """
         scores, group_proba = self.predict_scores(X, sensitive_features=sensitive_features)
         return self.postprocessor_.policy_.pmf(scores, group_proba)
 

@@ -227,6 +227,12 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         """Chance that `predict` decides for each class, (n_rows, n_classes): parity is kept.
 
         This is the policy, not an estimate of `P(Y | X)`: `estimator_.predict_proba` is that.
+
+        Parameters
+        ----------
+        X : array, data frame or sparse matrix of shape (n_rows, n_features)
+        sensitive_features : array of shape (n_rows,), default=None
+            Only for `aware` models, which need it.
         """
         return self.predict_pmf(X, sensitive_features=sensitive_features)
 
@@ -235,12 +241,28 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
 
         Most rows are decided with a chance near one, and for these it is what `predict` says. Parity rests on
         the others, whose chances it rounds: measure what that does with `evenhand.audit`.
+
+        Parameters
+        ----------
+        X : array, data frame or sparse matrix of shape (n_rows, n_features)
+        sensitive_features : array of shape (n_rows,), default=None
+            Only for `aware` models, which need it.
         """
         scores, group_proba = self.predict_scores(X, sensitive_features=sensitive_features)
         return self._labels(self.postprocessor_.policy_.likeliest(scores, group_proba))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None) -> float:
-        """Expected accuracy, with the expectation over the draws taken exactly."""
+        """Expected accuracy, with the expectation over the draws taken exactly.
+
+        Parameters
+        ----------
+        X : array, data frame or sparse matrix of shape (n_rows, n_features)
+        y : array of shape (n_rows,)
+            The true outcomes, classes of `fit`.
+        sample_weight : array of shape (n_rows,), default=None
+        sensitive_features : array of shape (n_rows,), default=None
+            Only for `aware` models, which need it.
+        """
         chances = self.predict_proba(X, sensitive_features=sensitive_features)
         return accuracy(self._check_target(y), chances, self.classes_, sample_weight)
 

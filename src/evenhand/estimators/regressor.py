@@ -183,17 +183,43 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
         self.device = device
 
     def predict_mean(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """Mean of each row's distribution: the least squared risk, and parity of means only."""
+        """Mean of each row's distribution: the least squared risk, and parity of means only.
+
+        Parameters
+        ----------
+        X : array, data frame or sparse matrix of shape (n_rows, n_features)
+        sensitive_features : array of shape (n_rows,), default=None
+            Only for `aware` models, which need it.
+        """
         scores, group_proba = self.predict_scores(X, sensitive_features=sensitive_features)
         return self.postprocessor_.policy_.mean(scores, group_proba)
 
     def predict_quantile(self, X: Any, q: Any = 0.5, *, sensitive_features: Any = None) -> FloatArray:
-        """Smallest atom whose cumulated probability reaches q: in general parity is not kept."""
+        """Smallest atom whose cumulated probability reaches q: in general parity is not kept.
+
+        Parameters
+        ----------
+        X : array, data frame or sparse matrix of shape (n_rows, n_features)
+        q : float or array of shape (n_rows,), default=0.5
+            Strictly between 0 and 1.
+        sensitive_features : array of shape (n_rows,), default=None
+            Only for `aware` models, which need it.
+        """
         scores, group_proba = self.predict_scores(X, sensitive_features=sensitive_features)
         return self.postprocessor_.policy_.quantile(scores, group_proba, check_levels(q, len(scores)))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None) -> float:
-        """`R^2 = 1 - E[(Y - prediction)^2] / Var(Y)`, with the expectation over the draws taken exactly."""
+        """`R^2 = 1 - E[(Y - prediction)^2] / Var(Y)`, with the expectation over the draws taken exactly.
+
+        Parameters
+        ----------
+        X : array, data frame or sparse matrix of shape (n_rows, n_features)
+        y : array of shape (n_rows,)
+            The true outcomes.
+        sample_weight : array of shape (n_rows,), default=None
+        sensitive_features : array of shape (n_rows,), default=None
+            Only for `aware` models, which need it.
+        """
         pmf = self.predict_pmf(X, sensitive_features=sensitive_features)
         target = self._check_target(y)
         centre = np.average(target, weights=sample_weight)

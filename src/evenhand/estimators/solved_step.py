@@ -174,6 +174,11 @@ class SolvedStep(TellsPromise, Stored, BaseEstimator, ABC):  # type: ignore[misc
 
         It keeps parity of means (`parity="mean"`, or what the other notions imply for it), but in general
         not of distributions: averaging undoes the spread that made the groups alike.
+
+        Parameters
+        ----------
+        scores : array of shape (n_rows,)
+        group_proba : array or data frame of shape (n_rows, n_groups)
         """
         if is_tensor(scores) or is_tensor(group_proba):
             return self._for_tensors(scores, group_proba, lambda policy: policy.mean(), self.predict_mean)

@@ -91,12 +91,15 @@ class Audit:
         return "\n".join(lines)
 
     def sentences(self, metric: str = "ks") -> list[str]:
-        """One sentence for each group by any of the distances, the largest first."""
+        """One sentence for each group by the distance that `metric` names, the largest first."""
         order = np.argsort(-self.measures[metric].estimate, kind="stable")
         return [self._sentence(int(group), metric) for group in order]
 
     def pair_sentences(self, metric: str = "ks") -> list[str]:
-        """The distance between the two groups farthest apart, which is not what an epsilon bounds."""
+        """The distance between the two groups farthest apart by `metric`, which no epsilon bounds.
+
+        Empty where the groups were not compared by it.
+        """
         return [self.pairs[metric].sentence(metric, self.within)] if metric in self.pairs else []
 
     def __str__(self) -> str:
@@ -114,6 +117,11 @@ class Audit:
         `floor` and `floor_high` are the mean and the quantile (at `level`) of the distance under chance
         alone; `baseline` is the measure of the other predictions, NaN where there are none. Where groups
         are known by probabilities, `least` and `most` are what is possible whatever these hide.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"} or None, default=None
+            The first of them that is installed by default.
         """
         rows = self._rows()
         return make_frame({name: [row[name] for row in rows] for name in rows[0]}, backend)

@@ -128,7 +128,14 @@ class Explanation:
         return make_frame(columns, backend)
 
     def plot(self, row: int = 0, ax: Any = None) -> PushDisplay:
-        """Draw one person's distribution before and after, and the pushes below it."""
+        """Draw one person's distribution before and after, and the pushes below it.
+
+        Parameters
+        ----------
+        row : int, default=0
+            Place of the person among those that were explained.
+        ax : array of two matplotlib Axes, default=None
+        """
         return self[row].plot(ax)
 
     def _followed(self) -> IntArray:

@@ -203,7 +203,31 @@ def pairs_of(n_groups: int) -> tuple[list[int], list[int]]:
 
 
 def group_distances(groups: GroupMasses, metric: Metric, pairwise: bool = False) -> FloatArray:
-    """Distance of each group to all rows, or all of its stratum; or between each pair of groups."""
+    """Distance of each group to all rows, or all of its stratum; or between each pair of groups.
+
+    Parameters
+    ----------
+    groups : GroupMasses
+        With its points, where the metric depends on values and not on their order alone.
+    metric : str or parity notion
+        As in `unfairness`.
+    pairwise : bool, default=False
+        Compare every two groups instead.
+
+    Returns
+    -------
+    array of shape (n_groups,) or (n_pairs,)
+        Of the groups in their order; or of the pairs (0, 1), (0, 2), ..., (1, 2), ... of their places.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from evenhand.metrics import GroupMasses, Membership, group_distances
+    >>> members = Membership.read(["a", "a", "b", "b"], 4)
+    >>> groups = GroupMasses.of_values(np.array([1.0, 2.0, 3.0, 4.0]), members)
+    >>> group_distances(groups, "ks"), group_distances(groups, "ks", pairwise=True)
+    (array([0.5, 0.5]), array([1.]))
+    """
     metric = settle_metric(metric, groups.points, groups.masses.sum(axis=0))
     own = groups.distributions()
     if not pairwise:

@@ -44,7 +44,13 @@ class Intervals:
         return dict(zip(self.labels, rows, strict=True))
 
     def frame(self, backend: str | None = None) -> Any:
-        """One row for each group or pair, as a data frame."""
+        """One row for each group or pair, as a data frame.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"} or None, default=None
+            The first of them that is installed by default.
+        """
         groups: tuple[Any, ...] = tuple(zip(*self.labels, strict=True)) if self.pairwise else (self.labels,)
         columns: dict[str, Any] = {
             column: [label_text(label) if isinstance(label, tuple) else label for label in labels]

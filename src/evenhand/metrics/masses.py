@@ -29,13 +29,30 @@ class GroupMasses:
 
     @classmethod
     def of_values(cls, values: FloatArray, members: Membership) -> "GroupMasses":
-        """Masses of plain values at the distinct ones."""
+        """Masses of plain values at the distinct ones.
+
+        Parameters
+        ----------
+        values : array of shape (n_rows,)
+        members : Membership
+            The groups of these rows.
+        """
         points, places = np.unique(values, return_inverse=True)
         return cls(members.labels, members.sums_at(places, len(points)), points, members.strata)
 
     @classmethod
     def of_blocks(cls, blocks: Blocks, members: Membership, points: FloatArray | None) -> "GroupMasses":
-        """Masses of a pmf that is read, and dropped, block by block."""
+        """Masses of a pmf that is read, and dropped, block by block.
+
+        Parameters
+        ----------
+        blocks : iterator of pairs (slice, array of shape (n_some, n_points))
+            Some of the rows, and the pmf of each of them. All rows have to come once.
+        members : Membership
+            The groups of all rows.
+        points : array of shape (n_points,) or None
+            Value of each column, increasing; None where the atoms are not known.
+        """
         masses: Any = 0.0
         with one_blas_thread():  # more cost more than they bring on products as flat as these
             for rows, block in blocks:
@@ -43,7 +60,7 @@ class GroupMasses:
         return cls(members.labels, masses, points, members.strata)
 
     def some(self, groups: AnyArray) -> "GroupMasses":
-        """The groups of which the mask says so."""
+        """The groups of which the mask `groups`, (n_groups,), says so."""
         strata = None if self.strata is None else self.strata[groups]
         return GroupMasses(tuple(compress(self.labels, groups)), self.masses[groups], self.points, strata)
 

@@ -51,12 +51,18 @@ class Measures:
         return self.values[:-1] / self.weights[:-1]
 
     def distances(self, metric: Metric) -> FloatArray:
-        """Distance of each group to all rows, or to all of its stratum, (n_groups,)."""
+        """Distance of each group to all rows, or to all of its stratum, (n_groups,).
+
+        Parameters
+        ----------
+        metric : str or parity notion
+            As in `unfairness`.
+        """
         exact = self.exact.get(find_distance(metric).name)
         return group_distances(self.spread, metric) if exact is None else exact
 
     def largest(self, metric: Metric) -> float:
-        """The distance of the group that is farthest away."""
+        """The distance, by `metric`, of the group that is farthest away."""
         return float(self.distances(metric).max())
 
     def __add__(self, other: "Measures") -> "Measures":
@@ -72,7 +78,10 @@ class Measures:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredRows:
-    """Scored rows with what is known of them."""
+    """Scored rows with what is known of them.
+
+    In all methods `policy` is the `SoftmaxPolicy` of a fitted step, such as `postprocessor_.policy_`.
+    """
 
     scores: FloatArray  # eta, (n_rows,), or class probabilities (n_rows, n_classes)
     group_proba: FloatArray  # tau, (n_rows, n_groups of the model)
@@ -81,12 +90,12 @@ class ScoredRows:
 
     @classmethod
     def of(cls, rows: Rows) -> "ScoredRows":
-        """Checked rows, whose groups are known by their probabilities alone."""
+        """Checked `rows`, whose groups are known by their probabilities alone."""
         members = Membership.of_proba(rows.groups, rows.group_proba, rows.weights, rows.strata)
         return cls(rows.scores, rows.group_proba, members)
 
     def take(self, rows: IntArray) -> "ScoredRows":
-        """Some of the rows; groups keep their places."""
+        """The rows at the places `rows`, an array of integers; groups keep their places."""
         return ScoredRows(
             self.scores[rows],
             self.group_proba[rows],
@@ -106,7 +115,7 @@ class ScoredRows:
         return self._measures(masses, atoms, losses, masses @ atoms)
 
     def measure_scores(self, policy: SoftmaxPolicy, metrics: Iterable[Metric]) -> Measures:
-        """Measures of the scores as they are, before any parity step, in some distances.
+        """Measures of the scores as they are, before any parity step, in the distances `metrics`.
 
         Where scores are not means, of the atom that they make cheapest. Otherwise they are rounded to the
         nearest atom only for distances that would call values without ties as unfair as can be.

@@ -24,7 +24,11 @@ PROXY = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Membership:
-    """How much each row counts in each group: wholly in that of its code, or by shares in all of them."""
+    """How much each row counts in each group: wholly in that of its code, or by shares in all of them.
+
+    In all methods `labels` are the groups' names, `weights`, (n_rows,), what each row counts (None: all the
+    same), and `strata`, (n_groups,), the number of each group's stratum (None: there are none).
+    """
 
     labels: Labels
     codes: IntArray  # of each row: the place of its label, or of its row of `shares`, (n_rows,)
@@ -36,6 +40,16 @@ class Membership:
     def read(cls, sensitive_features: Any, n_rows: int, weights: FloatArray | None = None) -> "Membership":
         """Rows in the groups that labels name, or in all of them by probabilities; none may be unknown.
 
+        Parameters
+        ----------
+        sensitive_features : array or data frame of shape (n_rows,) or (n_rows, n_columns)
+            As in `unfairness`, or a Membership, which stays as it is.
+        n_rows : int
+            How many rows it must have.
+        weights : array of shape (n_rows,), default=None
+
+        Examples
+        --------
         >>> Membership.read([["f", "old"], ["m", "old"]], 2).labels
         (('f', 'old'), ('m', 'old'))
         >>> Membership.read([["f", "m"], ["f", None]], 2)
@@ -61,8 +75,15 @@ class Membership:
         """The rows whose groups are known, and these as members: wholly, or by probabilities in all groups.
 
         Two or more columns of floats whose every row sums to one are probabilities, and the columns' names
-        the groups; all else is one column of labels or several. What is a Membership stays as it is.
+        the groups; all else is one column of labels or several.
 
+        Parameters
+        ----------
+        sensitive_features, n_rows, weights
+            As in `read`.
+
+        Examples
+        --------
         >>> rows, members = Membership.read_known(["f", None, "m"], 3)
         >>> rows, members.labels
         (array([0, 2]), ('f', 'm'))
@@ -75,7 +96,7 @@ class Membership:
     def of_groups(
         cls, groups: Groups, weights: FloatArray | None = None
     ) -> tuple[AnyArray | slice, "Membership"]:
-        """The rows whose groups are known, and these as members."""
+        """The rows whose `groups` are known, and these as members."""
         rows: AnyArray | slice = slice(None) if groups.known.all() else np.flatnonzero(groups.known)
         if not isinstance(rows, slice):
             groups, weights = groups.take(rows), None if weights is None else weights[rows]
@@ -93,16 +114,17 @@ class Membership:
         weights: FloatArray | None = None,
         strata: IntArray | None = None,
     ) -> "Membership":
-        """Rows that count in each group by their probability of being in it, (n_rows, n_groups)."""
+        """Rows that count in each group by their `proba` of being in it, (n_rows, n_groups)."""
         return cls(labels, np.arange(len(proba)), proba, weights, strata)
 
     @classmethod
     def of_cells(
         cls, labels: Labels, cells: FloatArray, strata: IntArray | None, weights: FloatArray | None = None
     ) -> "Membership":
-        """Rows whose groups within strata are known: zeros and ones, or shares, (n_rows, n_groups).
+        """Rows whose groups within strata are known.
 
-        A row may be in groups of several strata, or in none. Groups without rows are left out.
+        `cells`, (n_rows, n_groups), are zeros and ones, or shares. A row may be in groups of several strata,
+        or in none. Groups without rows are left out.
         """
         present: AnyArray = np.any(cells, axis=0)
         if is_uncertain(cells):
@@ -148,7 +170,7 @@ class Membership:
         return self
 
     def column(self, group: int, rows: slice = slice(None)) -> FloatArray:
-        """What each of some rows counts in one group."""
+        """What each row of the slice `rows` counts in the group at the place `group`."""
         codes = self.codes[rows]
         inside = codes == group if self.shares is None else self.shares[codes, group]
         counts = np.asarray(inside, dtype=np.float64)
@@ -162,7 +184,7 @@ class Membership:
     def totals(self, values: FloatArray | None = None) -> FloatArray:
         """Weighted sum over each group, and last over all rows, of one number for each row, (n_groups + 1,).
 
-        Without numbers it is what the rows count.
+        Without these `values`, (n_rows,), it is what the rows count.
         """
         each = np.ones(self.n_rows) if values is None else values
         weighted = each if self.weights is None else each * self.weights
@@ -170,7 +192,14 @@ class Membership:
         return np.append(by_kind if self.shares is None else by_kind @ self.shares, weighted.sum())
 
     def sums(self, table: AnyArray, rows: slice = slice(None)) -> FloatArray:
-        """Weighted sum over each group, and last over all, of some rows of a table, (n_groups + 1, m)."""
+        """Weighted sum over each group, and last over all, of the rows of a table, (n_groups + 1, m).
+
+        Parameters
+        ----------
+        table : array of shape (n_some_rows, m), which may be sparse
+        rows : slice, default: all
+            The rows that the table has.
+        """
         codes, weights = self.codes[rows], np.ones(len(table))
         weights = weights if self.weights is None else self.weights[rows]
         if self.shares is not None and not self._is_known:
@@ -184,7 +213,16 @@ class Membership:
         return together
 
     def sums_at(self, places: IntArray, n_points: int, groups: slice = slice(None)) -> FloatArray:
-        """What the rows at each of `n_points` places count in some groups, (n_some_groups, n_points)."""
+        """What the rows at each point count in some groups, (n_some_groups, n_points).
+
+        Parameters
+        ----------
+        places : array of shape (n_rows,)
+            Place of each row's point, from 0 to `n_points - 1`.
+        n_points : int
+        groups : slice, default: all
+            Places of the groups.
+        """
         wanted = range(*groups.indices(len(self.labels)))
         if not self._is_known or len(wanted) < len(self.labels):
             return np.stack([np.bincount(places, self.column(group), n_points) for group in wanted])
@@ -193,12 +231,12 @@ class Membership:
         return sums if self.shares is None else self.shares.T @ sums
 
     def take(self, rows: IntArray) -> "Membership":
-        """Some of the rows; groups keep their places."""
+        """The rows at the places `rows`, an array of integers; groups keep their places."""
         weights = None if self.weights is None else self.weights[rows]
         return replace(self, codes=self.codes[rows], weights=weights)
 
     def within(self, given: Groups) -> "Membership":
-        """The same rows with groups `(stratum, group)`, each row in those of its own stratum only."""
+        """The same rows with groups `(stratum, group)`, each in those of its own stratum, `given`, only."""
         if self.shares is None:
             both = combine_groups([given, Groups(self.labels, self.codes)])
             cells: Any = both.labels

@@ -54,7 +54,13 @@ class UnfairnessBounds:
         return dict(zip(self.labels, rows, strict=True))
 
     def frame(self, backend: str | None = None) -> Any:
-        """One row for each group, as a data frame."""
+        """One row for each group, as a data frame.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"} or None, default=None
+            The first of them that is installed by default.
+        """
         columns = {
             "group": [label_text(label) for label in self.labels],
             "estimate": self.estimate,

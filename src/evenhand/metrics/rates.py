@@ -114,7 +114,13 @@ class SelectionRates:
         ]
 
     def frame(self, backend: str | None = None) -> Any:
-        """One row for each attribute and group, as a data frame: rows, selected, rate and impact ratio."""
+        """One row for each attribute and group, as a data frame: rows, selected, rate and impact ratio.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"} or None, default=None
+            The first of them that is installed by default.
+        """
         rows = [record for table in self.tables for record in table.records()]
         return make_frame({name: [row[name] for row in rows] for name in rows[0]}, backend)
 

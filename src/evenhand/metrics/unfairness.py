@@ -109,7 +109,17 @@ def ks_unfairness(
         U_s = sup_t | F_s(t) - F(t) |
 
     where F_s is the distribution of the prediction over the rows of group s, and F the one over all rows.
-    Parameters are those of `unfairness`; atoms are only checked, since the distance depends on their order.
+    `unfairness` has more on the parameters.
+
+    Parameters
+    ----------
+    pmf_or_values : array of shape (n, n_atoms) or (n,)
+    sensitive_features : array or data frame of shape (n,) or (n, n_columns)
+    atoms : array of shape (n_atoms,), optional
+        Value of each column of a pmf; only checked, since the distance depends on their order alone.
+    sample_weight : array of shape (n,), optional
+    pairwise : bool, default=False
+        Compare every two groups instead of each with all rows.
 
     Examples
     --------
@@ -136,7 +146,17 @@ def tv_unfairness(
 
     where P_s(y_l) is the share of the prediction y_l over the rows of group s, and P(y_l) over all rows.
     It only knows equal from different: plain values without ties give 1 less the share of the group,
-    whatever they are, so round such values first. Parameters are those of `unfairness`.
+    whatever they are, so round such values first. `unfairness` has more on the parameters.
+
+    Parameters
+    ----------
+    pmf_or_values : array of shape (n, n_atoms) or (n,)
+    sensitive_features : array or data frame of shape (n,) or (n, n_columns)
+    atoms : array of shape (n_atoms,), optional
+        Value of each column of a pmf; only checked, since the distance does not depend on them.
+    sample_weight : array of shape (n,), optional
+    pairwise : bool, default=False
+        Compare every two groups instead of each with all rows.
 
     Examples
     --------
@@ -162,7 +182,17 @@ def w1_unfairness(
         U_s = integral | F_s(t) - F(t) | dt
 
     with F_s and F as in `ks_unfairness`: how far predictions have to move, on average, to make the group's
-    distribution the one of all rows. Parameters are those of `unfairness`.
+    distribution the one of all rows. `unfairness` has more on the parameters.
+
+    Parameters
+    ----------
+    pmf_or_values : array of shape (n, n_atoms) or (n,)
+    sensitive_features : array or data frame of shape (n,) or (n, n_columns)
+    atoms : array of shape (n_atoms,), optional
+        Value of each column of a pmf, which needs them.
+    sample_weight : array of shape (n,), optional
+    pairwise : bool, default=False
+        Compare every two groups instead of each with all rows.
 
     Examples
     --------

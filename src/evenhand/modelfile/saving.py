@@ -91,7 +91,13 @@ def read_model(data: bytes, trusted: Collection[str] = ()) -> Any:
 
 
 def is_model_file(path: str | os.PathLike[str]) -> bool:
-    """Whether a file says of itself that it is a model that `save` wrote; it may be damaged all the same."""
+    """Whether a file says of itself that it is a model that `save` wrote; it may be damaged all the same.
+
+    Parameters
+    ----------
+    path : str or path
+        A file that cannot be read is no model file.
+    """
     try:
         return bool(Container(Path(path).read_bytes()).manifest.get("format") == FORMAT)
     except (ModelFileError, OSError):

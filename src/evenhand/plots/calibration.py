@@ -88,7 +88,13 @@ class CalibrationDisplay(Display):
 
     @classmethod
     def from_diagnosis(cls, diagnosis: CalibrationDiagnosis) -> "CalibrationDisplay":
-        """Display of a `CalibrationDiagnosis`, such as `model.certificate_.calibration`."""
+        """Display of the calibration curves of a diagnosis.
+
+        Parameters
+        ----------
+        diagnosis : CalibrationDiagnosis
+            Such as `model.certificate_.calibration`.
+        """
         return cls.from_curves(
             diagnosis.groups, diagnosis.curve_proba, diagnosis.curve_share, diagnosis.curve_count
         )

@@ -50,7 +50,13 @@ class PushDisplay(Display):
     cost_name: str = "squared error"
 
     def frame(self, backend: str | None = None) -> Any:
-        """One row for each prediction: probabilities, the push of each group, and their sum."""
+        """One row for each prediction: probabilities, the push of each group, and their sum.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"} or None, default=None
+            The first of them that is installed by default.
+        """
         labels = self.atoms if self.classes is None else [str(label) for label in self.classes]
         columns = {"atom": labels, "before": self.before, "after": self.after}
         columns |= {f"push: {name}": row for name, row in zip(self.groups, self.pushes, strict=True)}

@@ -112,7 +112,15 @@ class TiltDisplay(Display):
 
     @classmethod
     def from_model(cls, model: Any, *, value_name: str = "Prediction") -> "TiltDisplay":
-        """Display of a fitted estimator of this package, in a pipeline or a search, too."""
+        """Display of a fitted model.
+
+        Parameters
+        ----------
+        model : fitted estimator of this package
+            In a pipeline or a search, too.
+        value_name : str, default="Prediction"
+            What is predicted, with its unit.
+        """
         fitted, _ = unwrap_model(model)
         step: PolicyModel = getattr(fitted, "postprocessor_", fitted)
         policy, groups = step.policy_, step.groups_.tolist()

@@ -59,7 +59,14 @@ SOLVERS: dict[str, Factory] = {}
 def register_solver(name: str, factory: Factory) -> None:
     """Let `solver=name` stand for `factory(tol=..., max_iter=..., random_state=...)`.
 
-    `max_iter` is None where the user leaves it to the solver. See docs/how-to/extending.md.
+    See docs/how-to/extending.md.
+
+    Parameters
+    ----------
+    name : str
+        A solver that has this name already is replaced.
+    factory : function that returns a Solver
+        It is called with these three by name. `max_iter` is None where the user leaves it to the solver.
     """
     SOLVERS[name] = factory
 

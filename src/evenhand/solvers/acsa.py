@@ -50,7 +50,14 @@ class AcSa(StochasticSolver):
         return schedules.anchored(self.make_stage(n_updates, constants.smoothness + mu, mu), mu)
 
     def make_stage(self, n_updates: int, smoothness: float, convexity: float) -> Plan:
-        """Phases on a function that is smooth and strongly convex already."""
+        """Phases on a function that is smooth and strongly convex already.
+
+        Parameters
+        ----------
+        n_updates : int
+        smoothness, convexity : float
+            Constants of the function: M, and mu of its strong convexity.
+        """
         return schedules.acsa(n_updates, smoothness, convexity)
 
 

@@ -60,6 +60,9 @@ class Solver(Stored, ABC, Generic[State]):
 
     The other methods say what a solver offers beside that; their defaults offer nothing. A solver is best a
     frozen dataclass of its parameters: then a model that was fitted with it can be saved.
+
+    In all methods `problem` is the `DualProblem` to solve, and `state` what `init` or the last `step`
+    returned. docs/how-to/extending.md takes a solver all the way.
     """
 
     __slots__ = ()
@@ -73,22 +76,46 @@ class Solver(Stored, ABC, Generic[State]):
 
     @abstractmethod
     def init(self, problem: DualProblem, start: FloatArray | None) -> State:
-        """State before the first step; `start` is a warm start for Phi."""
+        """State before the first step.
+
+        Parameters
+        ----------
+        problem : DualProblem
+        start : array of shape (n_constraints, n_groups) or None
+            A warm start for Phi; None: zeros.
+
+        Returns
+        -------
+        state
+            Any object with `multipliers`, `n_iter` and `n_gradient_rows`, such as a `PlainState`.
+        """
 
     @abstractmethod
     def step(self, problem: DualProblem, state: State) -> State:
-        """State after one more step."""
+        """State after one more step; the one before is left as it is.
+
+        Parameters
+        ----------
+        problem : DualProblem
+        state : what `init` or the last `step` returned
+        """
 
     @abstractmethod
     def done(self, problem: DualProblem, state: State) -> Status | None:
-        """Why to stop here, or None to go on."""
+        """Why to stop here, or None to go on.
+
+        Parameters
+        ----------
+        problem : DualProblem
+        state : what `init` or the last `step` returned
+        """
 
     def choose(self, problem: DualProblem) -> "Solver[Any]":
         """The solver for `problem`: this one, unless it stands for several."""
         return self
 
     def default_beta(self, n_rows: int) -> float | None:
-        """What `beta="auto"` is with this solver; None is the rule of the cost."""
+        """What `beta="auto"` is for `n_rows` rows with this solver; None is the rule of the cost."""
         return None
 
     def loosened(self, tol: float) -> Self:
@@ -96,7 +123,10 @@ class Solver(Stored, ABC, Generic[State]):
         return self
 
     def how_far(self, first: State, state: State) -> tuple[float, float | None]:
-        """What is done and what there is to do in all, where that is known; iterations by default."""
+        """What is done and what there is to do in all, where that is known; iterations by default.
+
+        `first` is the state that `init` returned.
+        """
         return state.n_iter, None
 
     def on_its_rows(self, state: State) -> Evaluation | None:
@@ -143,7 +173,15 @@ def run(
 def run_and_warn(
     solver: Solver[Any], problem: DualProblem, start: FloatArray | None, callback: Callback | None
 ) -> SolverResult:
-    """What the solver comes to, with a warning where that is far from parity."""
+    """What the solver comes to, with a `ConvergenceWarning` where that is far from parity.
+
+    Parameters
+    ----------
+    solver, problem
+        As in `run`.
+    start, callback
+        As in `run`, but without defaults: pass None for none.
+    """
     result = run(solver, problem, start=start, callback=callback)
     excess = float((problem.parity.norm.value(result.violation) - problem.slack).max())
     halted = result.status is Status.STALLED and excess <= NEAR_ENOUGH

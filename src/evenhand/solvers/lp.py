@@ -42,6 +42,15 @@ class LinearProgramSolution:
 def solve_lp(problem: DualProblem, *, max_size: int = MAX_SIZE) -> LinearProgramSolution:
     """Solve the program of `problem` exactly; beta plays no part.
 
+    Parameters
+    ----------
+    problem : DualProblem
+        With its rows in memory, and a parity whose norm is `SupNorm` or `L1Norm`.
+    max_size : int, default=2_000_000
+        The most that n_rows * n_atoms may be; a larger program is refused with a `ValueError`.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from evenhand.solvers import solve_lp
     >>> from evenhand import ParityPostprocessor

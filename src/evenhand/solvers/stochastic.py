@@ -186,7 +186,15 @@ class StochasticSolver(Solver[StochasticState]):
 
     @abstractmethod
     def make_plan(self, n_updates: int, constants: Constants) -> Plan:
-        """Phases of a run of `n_updates` updates."""
+        """Phases of a run.
+
+        Parameters
+        ----------
+        n_updates : int
+            Steps of the run, each on a mini-batch of `batch_size` rows.
+        constants : Constants
+            What the theory asks of the problem: smoothness, variance and radius.
+        """
 
     def init(self, problem: DualProblem, start: FloatArray | None = None) -> StochasticState:
         """State before the first row; `start` is a warm start for Phi."""

@@ -65,7 +65,10 @@ class Moments(Stored):
         return np.where(shares > 0, totals / np.maximum(shares, _TINY), self.policy)
 
     def violation(self, operator: Operator) -> FloatArray:
-        """`A E[pi t^T]` at the prior of the same rows, (n_constraints, n_groups); zero for empty groups."""
+        """`A E[pi t^T]` at the prior of the same rows, (n_constraints, n_groups); zero for empty groups.
+
+        The notion's `operator` is A.
+        """
         inside = self.stratum_policy()
         own = self.groups / np.maximum(self.prior, _TINY)[:, None]
         return operator.apply(np.where(self.prior[:, None] > 0, inside - own, 0.0).T)
@@ -113,7 +116,7 @@ class Moments(Stored):
         )
 
     def on_wider_grid(self, left: int, right: int, ratio: float, scale: tuple[float, float] | None) -> Self:
-        """The same on a grid with more atoms at its ends, which no row has used.
+        """The same on a grid with `left` and `right` more atoms at its ends, which no row has used.
 
         Costs on the new normalised scale are `ratio` times those on the old one. With `scale = (a, b)` the
         feature of the cost is a score, x before and `a x + b` now, and the constant its square; without,
@@ -140,7 +143,15 @@ class Moments(Stored):
         )
 
     def matched(self, violation: FloatArray, prior: FloatArray, operator: Operator) -> Self:
-        """The nearest moments with this violation and prior: those of a fit whose rows are gone."""
+        """The nearest moments with this violation and prior: those of a fit whose rows are gone.
+
+        Parameters
+        ----------
+        violation : array of shape (n_constraints, n_groups)
+        prior : array of shape (n_groups,)
+        operator : Operator
+            A of the violation.
+        """
         rows = np.concatenate([matrix(operator), np.ones((1, len(self.policy)))])
         wanted = prior * (operator.apply(self.stratum_policy().T) - violation)
         missing = np.concatenate([wanted, prior[None]]) - rows @ self.groups.T

@@ -67,17 +67,23 @@ class Monitor(Stored):
 
     @classmethod
     def fresh(cls, n_constraints: int, n_groups: int) -> "Monitor":
-        """Charts that have seen nothing."""
+        """Charts of `n_constraints` violations and a share in each of `n_groups`, which have seen nothing."""
         return cls(np.zeros((n_constraints + 1, n_groups)), np.zeros((n_constraints + 1, n_groups)))
 
     def on_wider_grid(self, n_constraints: int) -> "Monitor":
-        """The charts of the shares go on; those of the violation are of other entries now, and begin anew."""
+        """The charts of the shares go on; those of the violation, now of `n_constraints`, begin anew."""
         fresh = Monitor.fresh(n_constraints, self.up.shape[1])
         fresh.up[-1], fresh.down[-1] = self.up[-1], self.down[-1]
         return fresh
 
     def after(self, residuals: FloatArray) -> "Monitor":
-        """The charts one block later."""
+        """The charts one block later.
+
+        Parameters
+        ----------
+        residuals : array of shape (n_constraints + 1, n_groups)
+            How far the block is from the stream before it, in standard errors.
+        """
         z = np.clip(residuals, -LARGEST, LARGEST)
         return Monitor(np.maximum(self.up + z - ALLOWANCE, 0.0), np.maximum(self.down - z - ALLOWANCE, 0.0))
 

@@ -96,7 +96,7 @@ class Record(Stored):
         return self.weight**2 / self.squares
 
     def measures(self, problem: DualProblem, multipliers: FloatArray) -> PolicyMeasures:
-        """What a certificate is made of; `problem` brings everything but the rows."""
+        """What a certificate is made of, at the policy's `multipliers`; `problem` brings all but the rows."""
         moments = self.moments
         price = penalty(problem, multipliers)
         gain = float((moments.costs * problem.cost.loadings.T).sum() + moments.policy @ problem.cost.offset)
