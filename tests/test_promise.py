@@ -12,7 +12,7 @@ from evenhand.certificates import certify_held_out
 from evenhand.datasets import make_population
 from evenhand.estimators import judging
 from evenhand.estimators.judged_rows import MOST_JUDGED
-from evenhand.estimators.judging import LEAST_SHARE, ShareSearch
+from evenhand.estimators.share_search import LEAST_SHARE, ShareSearch
 from evenhand.exceptions import PromiseWarning
 from evenhand.metrics import decision_gaps, ks_unfairness, unfairness
 

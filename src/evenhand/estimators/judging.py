@@ -32,6 +32,7 @@ from evenhand.dual.imbalance import stratum_sums
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.step import ParityStep
 from evenhand.estimators.judged_rows import JudgedRows
+from evenhand.estimators.share_search import LEAST_SHARE, ShareSearch
 from evenhand.metrics.masses import GroupMasses
 from evenhand.metrics.measure import ScoredRows
 from evenhand.metrics.membership import Membership
@@ -46,13 +47,7 @@ N_DRAWS = 100  # of the noise: its size is then known to 3 %
 NOISE_SHARE = 0.6  # of the squared noise that is taken off
 LEAST_OVERFIT = 0.75  # share of the noise: a few fits may happen to agree
 FARTHEST = 0.75  # of what the farthest of several is beyond each: it is farthest in part by chance
-FIRST_SHARE = 0.8  # of epsilon that is tried first
-LEAST_SHARE = 0.1  # of epsilon: less costs risk, and hardly any distance
-# Shares of epsilon that are promised: the most, what is aimed at, and where to stop. The models of all rows
-# differ from those of the folds, boosted trees so much that 3 % are kept back for it.
-MOST, AIM, ENOUGH = 0.97, 0.93, 0.89
 MOST_TRIES = 4
-LEAST_SLOPE = 0.3  # of a distance in its tolerance, between two that were tried
 MOST_TIMES = 100.0  # as many rows are worth a word; with more, it is the models that are to be mended
 
 
@@ -270,43 +265,6 @@ def _constrained_together(step: ParityStep) -> IntArray:
     alone = len(strata) + np.arange(len(strata))
     places: IntArray = np.unique(np.where(pairs, strata, alone), return_inverse=True)[1]
     return places
-
-
-@dataclass(slots=True)
-class ShareSearch:
-    """The largest share of epsilon, asked for on the rows, that promises no more than epsilon."""
-
-    share: float = FIRST_SHARE  # to be tried next
-    done: bool = False
-    tried: list[tuple[float, float]] = field(default_factory=list)  # with its promise, in epsilons
-
-    def note(self, ratio: float) -> None:
-        """Take what the share promises, in epsilons, and choose the next one.
-
-        It is on the line through the largest that does and the least that does not, or, as long as all are on
-        one side, through the last two; at first a distance is taken to grow one to one with its tolerance.
-        """
-        self.tried.append((self.share, ratio))
-        at_end = self.share == (LEAST_SHARE if ratio > MOST else 1.0)
-        does = max((pair for pair in self.tried if pair[1] <= MOST), default=None)
-        fails = min((pair for pair in self.tried if pair[1] > MOST), default=None)
-        (other, before), (self.share, ratio) = self.tried[-2:][0], self.tried[-1]
-        if does is not None and fails is not None:
-            (other, before), (self.share, ratio) = fails, does
-            at_end = at_end or other <= self.share
-        self.done = at_end or ENOUGH <= ratio <= MOST
-        if not self.done:
-            slope = (before - ratio) / (other - self.share) if other != self.share else 1.0
-            step = (AIM - ratio) / max(slope, LEAST_SLOPE)
-            self.share = min(max(self.share + step, LEAST_SHARE), 1.0)
-
-    def settled(self) -> float:
-        """The largest that was found to do, if need be with nothing kept back, or the least there is."""
-        for most in (MOST, 1.0):
-            shares = [share for share, ratio in self.tried if ratio <= most]
-            if shares:
-                return max(shares)
-        return LEAST_SHARE
 
 
 def fold_known_rows(rows: Rows, known: FloatArray, seed: int) -> list[JudgedFold]:
