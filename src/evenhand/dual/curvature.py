@@ -52,7 +52,7 @@ def hessian_work(problem: DualProblem) -> int:
 
 
 def imbalances(problem: DualProblem, rows: MemoryRows) -> FloatArray:
-    """T of the groups that are solved for, (n_rows, n_groups)."""
+    """Imbalances t of the groups that are solved for, (n_rows, n_groups)."""
     return np.ascontiguousarray((problem.mixing.T @ rows.design[: rows.n_kept]).T)
 
 
