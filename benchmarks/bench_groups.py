@@ -69,7 +69,8 @@ def main(given: list[str] | None = None) -> None:
     asked = parser.parse_args([] if given is None else given)
     warnings.simplefilter("ignore")
     for parity in asked.notions:
-        run(Auto(), problem(1000, 3, parity))  # loads the kernels
+        for n_groups in (3, 6):  # few and many: loads the kernels
+            run(Auto(), problem(1000, n_groups, parity))
         for size in asked.sizes:
             n_rows, n_groups = map(int, size.split(":"))
             measure(n_rows, n_groups, parity)

@@ -159,7 +159,7 @@ def test_a_ladder_of_subsamples_ends_at_the_optimum_of_all_rows():
 
 @pytest.mark.parametrize("n_groups", [3, 7])
 def test_the_answer_is_the_same_for_any_number_of_threads(n_groups, monkeypatch):
-    monkeypatch.setattr(partial_curvature, "_BLOCK", 16)  # so that many groups have many blocks
+    monkeypatch.setattr(partial_curvature, "_LEAST_BLOCK", 16)  # so that many groups have many blocks
     problem = random_problem("cdf", n_rows=20_000, n_atoms=31, n_groups=n_groups, beta=300.0)
     before = get_num_threads()
     answers = []
@@ -282,16 +282,19 @@ def test_a_model_over_some_places_leaves_the_others_out(seed):
 @pytest.mark.parametrize("parity", ["cdf", "pmf", "w1"])
 @pytest.mark.parametrize("beta", [20.0, 2000.0])
 @pytest.mark.parametrize("block", [1, 16, 1000])
-def test_the_hessian_at_some_places_is_a_part_of_the_whole(parity, beta, block, monkeypatch):
-    monkeypatch.setattr(partial_curvature, "_BLOCK", block)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_hessian_at_some_places_is_a_part_of_the_whole(parity, beta, block, dtype, monkeypatch):
+    monkeypatch.setattr(partial_curvature, "_LEAST_BLOCK", block)
+    monkeypatch.setattr(partial_curvature, "_N_BLOCKS", 1000)
     problem = random_problem(parity, n_rows=700, n_atoms=21, n_groups=7, beta=beta)
     multipliers = 0.1 * np.random.default_rng(0).normal(size=problem.multipliers_shape)
     whole = hessian_of(problem, multipliers).matrix()
     for share in (0.05, 0.5, 1.0):
         places = np.flatnonzero(np.random.default_rng(1).random(len(whole)) <= share)
-        part = hessian_at(problem, multipliers, places)
+        part = hessian_at(problem, multipliers, places, dtype)
         expected = whole[np.ix_(places, places)]
-        np.testing.assert_allclose(np.triu(part.entries), np.triu(expected), atol=1e-9 * np.abs(whole).max())
+        atol = (1e-9 if dtype == np.float64 else 1e-5) * np.abs(whole).max()
+        np.testing.assert_allclose(np.triu(part.entries), np.triu(expected), atol=atol)
 
 
 @pytest.mark.parametrize("parity", ["cdf", "pmf"])
@@ -302,6 +305,44 @@ def test_many_groups_meet_the_linear_program_and_leave_multipliers_at_zero(parit
     assert result.status is Status.CONVERGED
     assert policy_risk(problem, result.multipliers) == pytest.approx(solve_lp(problem).risk, rel=5e-3)
     assert 0 < np.count_nonzero(result.multipliers) < 0.8 * result.multipliers.size
+
+
+def test_with_many_groups_no_row_is_left_out_of_the_hessian():
+    """Few rows tell some groups apart: with 19 of 20 of them a fit of 20 groups ran out of iterations."""
+    many = random_problem("cdf", n_rows=9000, n_atoms=61, n_groups=6, beta=1e4)
+    stages = Batch().init(many, None).stages
+    assert {stage.curvature_rows.n_rows for stage in stages} == {9000}
+    few = random_problem("cdf", n_rows=9000, n_atoms=61, n_groups=3, beta=1e4)
+    assert Batch().init(few, None).stages[0].curvature_rows.n_rows < 9000
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_entry_next_to_zero_that_would_cross_does_not_end_the_search(seed):
+    """It goes to zero, and the others go on: steps that stop short of it are too short to be worth taking."""
+    rng = np.random.default_rng(seed)
+    factor = rng.normal(size=(30, 30))
+    hessian, linear = Dense(factor @ factor.T + 1e-4 * np.eye(30)), 3.0 * rng.normal(size=30)
+    slack, places = np.full(1, 0.5), np.arange(30)
+    best = solve_model(SupNorm(), hessian, linear, np.zeros(30), slack, places)
+    tiny = 1e-9 * rng.choice([-1.0, 1.0], size=30)
+    start = np.where(best == 0.0, tiny, best + 1e-3 * rng.normal(size=30))
+    found = solve_model(SupNorm(), hessian, linear, start, slack, places)
+    np.testing.assert_allclose(found, best, atol=1e-6)
+
+
+@pytest.mark.parametrize("band", [True, False])
+def test_two_halves_of_a_factor_are_its_solution(band):
+    hessian = random_model(2, 20, 0)[0]
+    if band:
+        hessian = np.triu(np.tril(hessian, 3), -3) + 20.0 * np.eye(40)
+    factor = Band.of_matrix(hessian).factor()
+    assert factor.is_band == band
+    for right in (np.arange(40.0), np.random.default_rng(0).normal(size=(40, 5))):
+        halfway = factor.halfway(right)
+        np.testing.assert_allclose(factor.rest(halfway), factor.solve(right), atol=1e-9)
+        np.testing.assert_allclose(
+            (halfway * halfway).sum(axis=0), (right * factor.solve(right)).sum(axis=0), rtol=1e-9
+        )
 
 
 @pytest.mark.parametrize("seed", range(6))

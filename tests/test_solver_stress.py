@@ -1,11 +1,12 @@
-"""Random problems of every shape, from trivial to nearly infeasible: the solver never stalls."""
+"""Random problems of every shape, from trivial to nearly infeasible, and of many groups: no solver stalls."""
 
 import numpy as np
 import pytest
 
 from evenhand._utils.validation import Rows
+from evenhand.datasets import make_population
 from evenhand.dual.costs import Squared
-from evenhand.dual.grid import uniform_grid
+from evenhand.dual.grid import automatic_beta, make_grid, uniform_grid
 from evenhand.dual.step import ParityStep
 from evenhand.solvers import Auto, Status, run
 
@@ -40,3 +41,19 @@ def test_no_random_problem_stalls(first):
         if result.status is not Status.CONVERGED:
             stalled.append((seed, result.status.name, result.message))
     assert not stalled
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [(1000, 12), (3000, 12), (3000, 20), (3000, 40), (20_000, 20)])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_no_problem_of_many_groups_stalls(size, seed):
+    """Once, the benchmark's own sample converged and the next one took all of its iterations."""
+    n_rows, n_groups = size
+    people = make_population(n_rows, n_groups, random_state=seed)
+    grid, prior = make_grid("auto", "auto", people.scores, None), people.group_proba.mean(axis=0)
+    epsilon = np.full(n_groups, 0.05)
+    step = ParityStep(grid, "cdf", Squared(), prior, None, epsilon, automatic_beta(n_rows))
+    rows = Rows(people.scores, people.group_proba, tuple(range(n_groups)), None)
+    result = run(Auto(), step.problem(rows))
+    assert result.status is Status.CONVERGED
+    assert result.n_iter < 150

@@ -148,7 +148,7 @@ def spread(
     The groups of atom a are `groups[starts[a] : starts[a + 1]]`. The factors of a row are those from its
     entry of `begins` on, for atoms from `firsts` up to `ends`.
     """
-    out = np.zeros((len(some), starts[high] - starts[low]))
+    out = np.zeros((len(some), starts[high] - starts[low]), factor.dtype)
     _spread_into(out, factor, imbalance, firsts, ends, begins, some, groups, starts, low, high)
     return out
 

@@ -30,7 +30,10 @@ LEAST_ROWS_PER_TERM = 40
 PENALTY = 1.0
 MOST_COEFFICIENTS = 600  # of one map: Newton's steps take the cube of their number
 MOST_POWER = 10  # of an input in one term of a map that a file brings: far beyond what is fitted
-LEAST_GAIN = 1.0  # of a map that is kept, on rows that it has not seen, in standard errors
+# Of a map that is kept, on rows that it has not seen, in standard errors over the root of its coefficients.
+# Chance costs many coefficients more than few: nine need half an error, two a whole one, and exact models
+# then get a map in one of thirty fits. With a whole one for all, some that keep a promise are missed.
+LEAST_GAIN = 1.5
 # Rows for each coefficient of a map that is kept untested. Chance then moves a group by some .001, where a
 # test still overlooks models by which it is .003 to .007 off (`make bench ONLY=exact`).
 ENOUGH_ROWS = 10_000
@@ -185,9 +188,10 @@ class JointRows:
         """A map from the inputs to `target`, where it helps on rows that it has not seen.
 
         It helps where maps that were fitted without a fold have a smaller loss there than the outputs, by
-        more than a standard error over all folds. Otherwise there is none, but for very many rows, of which
-        a map learns nothing but what there is; nor is there one of very many groups. The loss is the squared
-        error for scores, the log loss for probabilities.
+        more than chance makes of it: half a standard error over all folds for nine coefficients, a whole one
+        for two. Otherwise there is none, but for very many rows, of which a map learns nothing but what there
+        is; nor is there one of very many groups. The loss is the squared error for scores, the log loss for
+        probabilities.
 
         Parameters
         ----------
@@ -241,7 +245,8 @@ class JointRows:
             held_out[fold] = self._mend(coefficients, outputs, fold)
         gain = self.weights * (_losses(target, outputs) - _losses(target, held_out))
         gain /= max(float(np.abs(gain).max()) / FARTHEST, 1.0)  # so that its squares are numbers, too
-        return bool(gain.mean() > LEAST_GAIN * gain.std() / np.sqrt(len(gain)))
+        n_coefficients = without[0][:, 1:].size
+        return bool(gain.mean() > LEAST_GAIN * gain.std() / np.sqrt(n_coefficients * len(gain)))
 
     def _has_all(self, target: AnyArray, outputs: FloatArray, rows: IntArray) -> bool:
         """Whether there are rows, and some of every class or group."""

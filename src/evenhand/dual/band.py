@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from scipy.linalg.blas import dsbmv
-from scipy.linalg.lapack import dpbtrf, dpbtrs, dpotrf, dpotrs
+from scipy.linalg.lapack import dpbtrf, dpbtrs, dpotrf, dpotrs, dtbtrs, dtrtrs
 
 from evenhand._utils.typing import FloatArray, IntArray
 
@@ -189,6 +189,21 @@ class Factor:
         """`H^-1 x`, for one x or for each column of an array."""
         solve = dpbtrs if self.is_band else dpotrs
         found, _ = solve(self.entries, right, lower=1)
+        return np.asarray(found).reshape(right.shape)
+
+    def halfway(self, right: FloatArray) -> FloatArray:
+        """`L^-1 x`, for one x or for each column of an array."""
+        return self._by_triangle(right, "N")
+
+    def rest(self, right: FloatArray) -> FloatArray:
+        """`L^-T x`: after `halfway`, the other half of `solve`."""
+        return self._by_triangle(right, "T")
+
+    def _by_triangle(self, right: FloatArray, transposed: str) -> FloatArray:
+        if self.is_band:
+            found, _ = dtbtrs(self.entries, right, uplo="L", trans=transposed)
+        else:
+            found, _ = dtrtrs(self.entries, right, lower=1, trans=int(transposed == "T"))
         return np.asarray(found).reshape(right.shape)
 
 

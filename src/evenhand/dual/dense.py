@@ -25,6 +25,11 @@ class Dense:
     entries: FloatArray  # (size, size): the upper triangle counts
 
     @property
+    def size(self) -> int:
+        """Number of rows."""
+        return len(self.entries)
+
+    @property
     def diagonal(self) -> FloatArray:
         """The diagonal, (size,)."""
         return np.diagonal(self.entries)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from evenhand._kernels.chunks import map_each
 from evenhand._kernels.windows import factors, spread
@@ -20,11 +21,15 @@ from evenhand.dual.operators import Cumulative
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.rows import stored_rows
 
-_BLOCK = 128  # places that are filled together: larger blocks hold more zeros, smaller ones take more calls
+# Blocks of places that are filled together, and the fewest in one: larger blocks hold more zeros, and of more
+# blocks each is multiplied with all behind it.
+_N_BLOCKS, _LEAST_BLOCK = 14, 64
 
 
-def hessian_at(problem: DualProblem, multipliers: FloatArray, places: IntArray) -> Dense:
-    """Hessian of the smooth part at some `places` of Phi raveled, which rise.
+def hessian_at(
+    problem: DualProblem, multipliers: FloatArray, places: IntArray, dtype: DTypeLike = np.float64
+) -> Dense:
+    """Hessian of the smooth part at some `places` of Phi raveled, which rise, multiplied out in `dtype`.
 
     The operator is of sums up to an atom, or of single ones. Probabilities under 1e-8 are left out.
     """
@@ -32,24 +37,25 @@ def hessian_at(problem: DualProblem, multipliers: FloatArray, places: IntArray) 
     cumulative = isinstance(operator, Cumulative)
     firsts, sizes, values = windows_of(rows, *policy_loadings(problem, multipliers))
     stops = np.cumsum(sizes)
+    left, right = factors(problem.temperature * rows.weights, stops, values, cumulative)
+    if isinstance(operator, Cumulative):
+        inside = np.arange(len(values)) - np.repeat(stops - sizes - firsts, sizes)  # atoms of the windows
+        scales = np.append(operator.scales, 0.0)[inside]
+        left, right = scales * left, scales * right
     constraints, groups = np.divmod(places, problem.n_groups)
+    block = max(len(places) // _N_BLOCKS, _LEAST_BLOCK)
     tables = _Tables(
-        imbalance=imbalances(problem, rows),
+        imbalance=imbalances(problem, rows).astype(dtype),
         firsts=firsts,
         ends=np.where(sizes > 1, firsts + sizes - cumulative, firsts),
         begins=stops - sizes,
-        factors=factors(rows.weights, stops, values, cumulative),
+        factors=(left.astype(dtype), right.astype(dtype)),
         groups=groups,
         starts=np.searchsorted(constraints, np.arange(operator.n_rows + 1)),
-        edges=np.unique(np.append(constraints[::_BLOCK], operator.n_rows)).tolist(),
+        edges=np.unique(np.append(constraints[::block], operator.n_rows)).tolist(),
     )
     entries = np.zeros((len(places), len(places)))
     tables.fill(entries, with_variances=not cumulative)
-    scales = np.full(len(places), np.sqrt(problem.temperature))
-    if isinstance(operator, Cumulative):
-        scales *= operator.scales[constraints]
-    entries *= scales
-    entries *= scales[:, None]
     return Dense(entries)
 
 

@@ -22,6 +22,7 @@ from evenhand.dual.rows import MemoryRows
 from evenhand.solvers.base import Solver
 from evenhand.solvers.newton import (
     FEW_GROUPS,
+    RIDGE,
     BatchState,
     Stage,
     error_of,
@@ -33,10 +34,12 @@ from evenhand.solvers.result import Status
 
 _ZERO_SLACK = 1e-12  # smaller tolerances are solved as zero: a float cannot tell them apart
 # Rows of the Hessian at a low beta, and of others on the way or where a pass is cheap; a step may show that
-# they are not enough.
+# they are not enough. With many groups all are taken up to `curvature_rows`: what sets some groups apart is
+# seen in few of them, and of a Hessian without these rows a step takes the wrong way.
 _SOFT_CURVATURE_ROWS, _FEW_CURVATURE_ROWS = 4096, 16_384
-_ROWS_PER_UNKNOWN = 16  # of a soft stage's Hessian: with many groups fewer rows mislead its steps
-_SOFT_TOL = 3e-3  # error at which beta goes on: the next one starts from ten times that
+# Error at which beta goes on, with few groups and with many: the next one starts from five to ten times that.
+_SOFT_TOL, _SOFT_TOL_OF_MANY = 3e-3, 1e-2
+_LEAST_SHARE = 1e-4  # of the largest imbalance, squared, that a group is held by
 _REST = 1e-3  # of the damping of single atoms: holds what neighbours do alike
 _FAST = 0.3  # factor by which a step should cut the error; a worse one asks for a better Hessian
 _FIRST_DAMPING = 0.3  # measured: fewest passes in all
@@ -57,7 +60,7 @@ class Batch(Solver[BatchState]):
     first_temperature: float = 20.0
     temperature_growth: float | None = None  # None: 4 for few groups, 2 for many
     curvature_rows: int = 32_768
-    curvature_work: int = 100_000_000  # steps of its innermost loop that a Hessian may cost
+    curvature_work: int = 100_000_000  # steps of its innermost loop that a Hessian of few groups may cost
 
     name: ClassVar[str] = "batch"
 
@@ -88,7 +91,7 @@ class Batch(Solver[BatchState]):
             onto_all=np.linalg.pinv(reduced.mixing) @ problem.mixing,
             point=point,
             now=evaluate(first, point),
-            damping=_FIRST_DAMPING if start is None else 0.0,
+            damping=_FIRST_DAMPING if start is None else RIDGE,
             n_iter=0,
             n_gradient_rows=first.n_rows,
             stalled=False,
@@ -154,8 +157,9 @@ class Batch(Solver[BatchState]):
         soft = [(rows[-1].at_temperature(beta), beta) for beta in temperatures[:0:-1]]
         if soft and moves_in_part(problem):  # first sharper, then on all atoms: both at once take more steps
             soft.append((rows[-1], soft[-1][1]))
+        soft_tol = _SOFT_TOL if problem.n_groups <= FEW_GROUPS else _SOFT_TOL_OF_MANY
         on_the_way = [
-            self._stage(stage, max(self.tol, _SOFT_TOL, _precision(stage)), Coarse.enough_for(stage, beta))
+            self._stage(stage, max(self.tol, soft_tol, _precision(stage)), Coarse.enough_for(stage, beta))
             for stage, beta in soft
         ]
         on_the_way += [
@@ -169,23 +173,28 @@ class Batch(Solver[BatchState]):
         """A stage on all atoms, or a soft one on `few`."""
         atoms = Coarse.all_of(problem) if few is None else few
         coarse = atoms.problem(problem)
-        most = self.curvature_rows
-        if few is not None:
-            n_unknowns = coarse.multipliers_shape[0] * coarse.n_groups
-            most = min(max(_SOFT_CURVATURE_ROWS, _ROWS_PER_UNKNOWN * n_unknowns), most)
-        elif is_on_the_way or problem.rows.passes_are_cheap:
-            most = min(_FEW_CURVATURE_ROWS, most)
-        n_rows = min(most, max(_SOFT_CURVATURE_ROWS, self.curvature_work // hessian_work(problem)))
+        curvature_rows = _stored(coarse, self._first_curvature_rows(problem, few, is_on_the_way))
         return Stage(
             problem=coarse,
-            curvature_rows=_stored(coarse, n_rows),
+            curvature_rows=curvature_rows,
             tol=tol,
             atoms=atoms,
             widening=atoms.widening(problem),
-            smoother=_smoother(coarse),
+            smoother=_smoother(curvature_rows),
             unit=float(np.abs(matrix(coarse.parity.operator)).max()) ** 2,
             is_soft=few is not None,
         )
+
+    def _first_curvature_rows(self, problem: DualProblem, few: Coarse | None, is_on_the_way: bool) -> int:
+        """How many rows the Hessian of a stage is taken on at first."""
+        n_rows = self.curvature_rows
+        if problem.n_groups > FEW_GROUPS:
+            return n_rows
+        if few is not None:
+            n_rows = min(_SOFT_CURVATURE_ROWS, n_rows)
+        elif is_on_the_way or problem.rows.passes_are_cheap:
+            n_rows = min(_FEW_CURVATURE_ROWS, n_rows)
+        return min(n_rows, max(_SOFT_CURVATURE_ROWS, self.curvature_work // hessian_work(problem)))
 
     def _with_more_curvature(self, stage: Stage) -> Stage:
         """The stage with a Hessian on four times as many rows, for when the sample's is not good enough."""
@@ -232,7 +241,10 @@ def _carry(problem: DualProblem, start: FloatArray, binding: IntArray) -> FloatA
 
 
 def _smoother(problem: DualProblem) -> Band:
-    """Metric over Phi in which the tilts of neighbouring atoms move together, the same for every group."""
+    """Metric over Phi in which the tilts of neighbouring atoms move together.
+
+    It is the same for every group; of many, those with a small imbalance are held by less.
+    """
     operator, n_atoms = problem.parity.operator, problem.n_atoms
     if isinstance(operator, Cumulative):  # of sums up to each atom differences of tilts are all there is
         metric = operator.scales[:, None] ** 2
@@ -244,7 +256,12 @@ def _smoother(problem: DualProblem) -> Band:
         rows = matrix(operator)
         steps = np.diff(rows, axis=1)
         metric = Band.of_matrix(steps @ steps.T + _REST * (rows @ rows.T)).columns
-    return Band(metric / max(float(metric[:, 0].max()), 1e-300)).repeated(problem.n_groups)
+    alike = Band(metric / max(float(metric[:, 0].max()), 1e-300)).repeated(problem.n_groups)
+    if not moves_in_part(problem):
+        return alike
+    sizes = np.einsum("us,uv,vs->s", problem.mixing, problem.rows.second_moment(), problem.mixing)
+    shares = np.maximum(sizes / max(float(sizes.max()), 1e-300), _LEAST_SHARE)
+    return alike.scaled(np.tile(np.sqrt(shares), len(metric)))
 
 
 def _advance(state: BatchState) -> BatchState:

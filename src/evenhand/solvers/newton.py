@@ -3,7 +3,7 @@
 The model is damped so that neighbouring atoms move together, and the step goes as far as the objective falls.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,11 +21,12 @@ from evenhand.solvers.quadratic import solve_model
 
 FEW_GROUPS = 4  # more are solved for together: smaller steps of beta then take less time in all
 _ROUNDING = 1e-12  # relative decrease of the objective that can still be told from rounding
-# Holds multipliers that no row tells apart: more slows the last steps, less lets rounding move them.
-_RIDGE = 1e-7
+# The least damping holds multipliers that hardly a row tells apart. With many groups there are so many that
+# the last steps would be slow: where one goes as its model says, the next is held by a tenth of it.
+RIDGE, _LEAST_RIDGE = 1e-7, 1e-11
 _ACCEPT, _TRUST = 0.1, 0.7  # shares of the promised decrease: to accept a step, to damp less
 _SHORT = 0.3  # share of the promise under which a shorter step is looked for
-_NEAR_TOLERANCE = 0.1  # of a tolerance: multipliers at zero whose violation is so near to it may move
+_NEAR_TOLERANCE = 0.05  # of a tolerance: multipliers at zero whose violation is so near to it may move
 _LINE_STEPS = 5  # lengths that are tried
 _STEEP, _FARTHEST = 0.5, 64.0  # share of the first slope at which a whole step was too short; its longest
 _LEVEL = 0.25  # share of the first slope at which a length is good enough
@@ -93,13 +94,11 @@ def newton_step(stage: Stage, state: BatchState) -> BatchState:
     # A policy that is all on one atom has no curvature; tilts of order one still need a scale.
     largest = max(float(curvature.diagonal.max()), stage.unit * min(1.0, problem.temperature))
     here, violation = state.point.ravel()[moving], state.now.violation.ravel()[moving]
-    damping = state.damping
-    while damping < _MOST_DAMPING:
-        model = curvature + smoother * ((damping + _RIDGE) * largest)
+    for damping in _dampings(state.damping):
+        model = curvature + smoother * (damping * largest)
         there = solve_model(norm, model, violation - model @ here, here, problem.slack, moving)
         step = there - here
         if not step.any():  # floats know no better point of this model
-            damping = max(_DAMPING_FACTOR * damping, _LEAST_DAMPING)
             continue
         move = np.zeros(state.point.shape)
         move.reshape(-1)[moving] = step
@@ -109,9 +108,12 @@ def newton_step(stage: Stage, state: BatchState) -> BatchState:
         after, length = _along(stage, state, move, slope, change, promise)
         share = _share_of_promise(stage, state, after, promise)
         if share > _ACCEPT * min(length, 1.0):
-            return replace(after, damping=_next_damping(damping, length, share))
+            if damping > RIDGE or length < 1.0 or not moves_in_part(problem):
+                return replace(after, damping=_next_damping(damping, length, share))
+            missed = after.now.violation.ravel()[moving] - violation - curvature @ (length * step)
+            held = damping * largest * (smoother @ step)
+            return replace(after, damping=_next_ridge(damping, missed, held))
         state = replace(state, n_gradient_rows=after.n_gradient_rows)
-        damping = max(_DAMPING_FACTOR * damping, _LEAST_DAMPING)
     return replace(state, stalled=True)
 
 
@@ -137,8 +139,20 @@ def moves_in_part(problem: DualProblem) -> bool:
 def _metric(stage: Stage, state: BatchState, moving: IntArray) -> tuple[Band | Dense, Band]:
     """The Hessian, and the metric of its damping."""
     if moves_in_part(stage.problem):
-        return hessian_at(stage.curvature_rows, state.point, moving), stage.smoother.at(moving)
+        # single precision, where the damping is above its rounding or the stage is not worth more
+        dtype = np.float32 if stage.is_soft or state.damping > RIDGE else np.float64
+        return hessian_at(stage.curvature_rows, state.point, moving, dtype), stage.smoother.at(moving)
     return hessian(stage.curvature_rows, state.point), stage.smoother
+
+
+def _dampings(first: float) -> Iterator[float]:
+    """What a step is tried with: more and more, and at last the ridge alone, should all of it be too much."""
+    damping = first
+    while damping < _MOST_DAMPING:
+        yield damping
+        damping = RIDGE if damping < RIDGE else max(_DAMPING_FACTOR * damping, _LEAST_DAMPING)
+    if first > RIDGE:
+        yield RIDGE
 
 
 def _next_damping(damping: float, length: float, share: float) -> float:
@@ -147,7 +161,14 @@ def _next_damping(damping: float, length: float, share: float) -> float:
         return max(4.0 * damping, 1e-4)
     if share > _TRUST and length >= 1.0:
         damping /= _DAMPING_FACTOR**2 if share > 1.0 else _DAMPING_FACTOR
-    return damping if damping > _LEAST_DAMPING / 1e4 else 0.0
+    return damping if damping > _LEAST_DAMPING / 1e4 else RIDGE
+
+
+def _next_ridge(ridge: float, missed: FloatArray, held: FloatArray) -> float:
+    """Less where it held back more of the violation than the model missed."""
+    if np.abs(missed).max() < np.abs(held).max():
+        return max(ridge / 10.0, _LEAST_RIDGE)
+    return min(4.0 * ridge, RIDGE)
 
 
 def _along(

@@ -31,22 +31,22 @@ _TINY = 1e-300
 class PartialSolver:
     """Solves `H x = c` where only some entries of x may move and the others stay zero.
 
-    Faces of one model differ in few entries. The first one is factorised, and those near it are solved by
-    elimination of what is bound and what is new: each such entry costs one solve, once, and k of them a
-    small system.
+    Faces of one model differ in few entries. The first one is factorised, `H = L L^T`, and those near it are
+    solved by elimination of what is bound and what is new: each such entry b costs one `L^-1 b`, once, and k
+    of them a small system.
     """
 
     def __init__(self, hessian: Band | Dense) -> None:
         self.hessian = hessian
-        self.base: IntArray = np.empty(0, np.int64)
         self.factor: Factor | None = None
         self.n_factors = 0
-        self._restart(self.base)
+        self._restart(np.empty(0, np.int64))
 
     def _restart(self, base: IntArray) -> None:
         self.base = base
-        self.known: IntArray = np.empty(0, np.int64)  # entries that were eliminated before, sorted
-        self.borders, self.solved = np.empty((2, 0, len(base)))  # a row for each of them, as it came
+        self.order: IntArray = np.full(self.hessian.size, -1)  # in which entries were eliminated; -1: not yet
+        self.halfway = np.empty((0, len(base)))  # L^-1 b of each, in that order, and their inner products
+        self.products = np.empty((0, 0))
 
     def solve(self, is_free: BoolArray, right: FloatArray) -> FloatArray:
         """The solution where only the free entries move."""
@@ -59,37 +59,41 @@ class PartialSolver:
             self._restart(places)
             self.n_factors += 1
             others = others[:0]
-        found = self.factor.solve(right[self.base])
+        found = self.factor.halfway(right[self.base])
         if len(others):
-            borders, solved = self._eliminated(others)
+            rows = self._eliminated(others, self.factor)
             is_new = is_free[others]
-            corner = -borders @ solved.T
+            corner = -self.products[np.ix_(rows, rows)]
             corner[np.ix_(is_new, is_new)] += self.hessian.between(others[is_new], others[is_new])
-            sizes = np.linalg.solve(corner, np.where(is_new, right[others], 0.0) - borders @ found)
-            found = found - sizes @ solved
+            known = np.where(is_new, right[others], 0.0) - (self.halfway @ found)[rows]
+            sizes = np.linalg.solve(corner, known)
+            shares = np.zeros(len(self.halfway))
+            shares[rows] = sizes
+            found = found - shares @ self.halfway
             move[others[is_new]] = sizes[is_new]
-        move[self.base] = found
+        move[self.base] = self.factor.rest(found)
         move[~is_free] = 0.0
         return move
 
-    def _eliminated(self, entries: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Rows b of each entry over the base, a unit where it is of the base itself, and `H^-1 b`."""
-        missing = np.setdiff1d(entries, self.known, assume_unique=True)
+    def _eliminated(self, entries: IntArray, factor: Factor) -> IntArray:
+        """Where `L^-1 b` of each entry is kept.
+
+        Its row b of H over the base is taken for a new one, and a unit for one of the base itself.
+        """
+        missing = entries[self.order[entries] < 0]
         if len(missing):
             borders = np.zeros((len(missing), len(self.base)))
             place = np.searchsorted(self.base, missing)
             is_bound = np.isin(missing, self.base)
             borders[is_bound, place[is_bound]] = 1.0
             borders[~is_bound] = self.hessian.between(missing[~is_bound], self.base)
-            assert self.factor is not None
-            solved = self.factor.solve(borders.T).T
-            self.known = np.concatenate([self.known, missing])
-            order = np.argsort(self.known)
-            self.known = self.known[order]
-            self.borders = np.concatenate([self.borders, borders])[order]
-            self.solved = np.concatenate([self.solved, solved])[order]
-        rows = np.searchsorted(self.known, entries)
-        return self.borders[rows], self.solved[rows]
+            added = factor.halfway(borders.T).T
+            across = self.halfway @ added.T
+            self.order[missing] = len(self.halfway) + np.arange(len(missing))
+            self.halfway = np.concatenate([self.halfway, added])
+            self.products = np.block([[self.products, across], [across.T, added @ added.T]])
+        rows: IntArray = self.order[entries]
+        return rows
 
 
 @singledispatch
@@ -184,23 +188,36 @@ class AbsoluteModel:
         for way in (self._without_crossing, self._without_blocked):  # the bold one first
             move = way(x, signs, right)
             for length in _LENGTHS:
-                there = x + length * move
-                crosses = self._crosses(there, signs)
-                there[crosses] = 0.0
-                step = there - x
-                change = float(step @ (slope + 0.5 * (self.hessian @ step)))
-                if change + float(self.slack @ (np.abs(there) - np.abs(x))) < 0.0:
-                    return there, length == 1.0 and not crosses.any()
-        return None, False
+                there, change = self._along(x, slope, length * move, signs)
+                if change < 0.0:
+                    return there, length == 1.0 and np.array_equal(there, x + move)
+        there, change = self._along(x, slope, self._to_first_crossing(x, move, signs) * move, signs)
+        return (there, False) if change < 0.0 else (None, False)
+
+    def _along(
+        self, x: FloatArray, slope: FloatArray, move: FloatArray, signs: FloatArray
+    ) -> tuple[FloatArray, float]:
+        """Where a move ends with entries that cross held at zero, and how much the model changes."""
+        there = x + move
+        there[self._crosses(there, signs)] = 0.0
+        step = there - x
+        change = float(step @ (slope + 0.5 * (self.hessian @ step)))
+        return there, change + float(self.slack @ (np.abs(there) - np.abs(x)))
+
+    def _to_first_crossing(self, x: FloatArray, move: FloatArray, signs: FloatArray) -> float:
+        """How far the move goes before an entry crosses: as far as that, it goes down."""
+        crosses = self._crosses(x + move, signs)
+        return float(np.abs(x[crosses] / move[crosses]).min(initial=1.0))
 
     def _without_crossing(self, x: FloatArray, signs: FloatArray, right: FloatArray) -> FloatArray:
         """The move where entries that would cross end at zero, and the others do what is best then."""
-        move = self.faces.solve(signs != 0.0, right)
-        crosses = self._crosses(x + move, signs)
-        if not crosses.any():
-            return move
-        to_zero = np.where(crosses, -x, 0.0)
-        return to_zero + self.faces.solve((signs != 0.0) & ~crosses, right - self.hessian @ to_zero)
+        free = signs != 0.0
+        move = self.faces.solve(free, right)
+        while (crosses := free & self._crosses(x + move, signs)).any():
+            free &= ~crosses
+            to_zero = np.where(free, 0.0, -x)
+            move = to_zero + self.faces.solve(free, right - self.hessian @ to_zero)
+        return move
 
     def _without_blocked(self, x: FloatArray, signs: FloatArray, right: FloatArray) -> FloatArray:
         """The move without entries that stand at zero and would leave their face: it goes down at first."""
