@@ -3,8 +3,9 @@
 `python -m tests.golden.answers tests/golden/answers.npz` makes the file. It was made when the house was built
 anew (commit 5f6d96a), again with the solver for many groups, which stops at other points within the same
 tolerance (risks and violations of the two files agree to 4e-6, in streams that grow to 9e-4), again when its
-faces were solved in another order of sums (agree to 4e-9, in streams that grow to 1e-4), and again when its
-last steps were held by less (agree to 2e-7, after a stochastic solver to 2e-6, in streams that grow to 6e-5).
+faces were solved in another order of sums (agree to 4e-9, in streams that grow to 1e-4), again when its last
+steps were held by less (agree to 2e-7, after a stochastic solver to 2e-6, in streams that grow to 6e-5), and
+again when an interior point came to the models of its steps (all the same, in streams that grow to 9e-4).
 Other processors have other instructions, and round elsewhere: there the same answers are asked for up to
 rounding.
 """

@@ -48,11 +48,19 @@ class Dense:
             flat[step : (size - step) * size : size + 1] += other.columns[: size - step, step]
         return Dense(entries)
 
+    def plus_diagonal(self, values: FloatArray) -> "Dense":
+        """H + diag(values)."""
+        return self + Band(values[:, None])
+
     def between(self, rows: IntArray, columns: IntArray) -> FloatArray:
         """The entries at some rows and columns."""
         upper = np.minimum(rows[:, None], columns), np.maximum(rows[:, None], columns)
         entries: FloatArray = self.entries[upper]
         return entries
+
+    def factor(self) -> Factor:
+        """Cholesky's factor; LinAlgError where H is not positive definite in floats."""
+        return Factor.of_triangle(self.entries.T.copy())
 
     def factor_at(self, places: IntArray) -> Factor:
         """Cholesky's factor of the rows and columns at `places`, which rise."""

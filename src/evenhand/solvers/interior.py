@@ -1,12 +1,13 @@
 """Mehrotra's interior point for the model of a Newton step: a predictor, then the centred step."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
-from evenhand._utils.typing import FloatArray
+from evenhand._utils.typing import BoolArray, FloatArray
 from evenhand.dual.band import Band
+from evenhand.dual.dense import Dense
 
 _TINY = 1e-300
 _SHORTEST = 1e-290  # a smaller step of a barrier variable is no step
@@ -22,6 +23,84 @@ def _room(now: FloatArray, move: FloatArray) -> float:
 def _centre(gap: float, ahead: float, n_boxed: int) -> float:
     """The complementarity to aim at, from the gap and what the predictor would leave of it."""
     return ahead * (ahead / gap) ** 2 / (2 * max(n_boxed, 1)) if gap > 0.0 else 0.0
+
+
+class Inside(Protocol):
+    """A point inside of what binds at the minimiser."""
+
+    @property
+    def gap(self) -> float:
+        """Complementarity that is left."""
+
+    def rounded(self, slack: FloatArray) -> FloatArray:
+        """x, on what binds where it is close to it."""
+
+    def step(self, hessian: Any, linear: FloatArray, slack: FloatArray) -> Self:
+        """One iteration."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AbsoluteState:
+    """A point inside `|pull_j| <= e_j` for the penalty `sum_j e_j |x_j|`, where x is `up - down`.
+
+    At the minimiser `pull` is minus the slope of the quadratic, and e wherever x is up, -e where it is down.
+    Entries without a price have no pull, and room one.
+    """
+
+    boxed: BoolArray  # entries with a price
+    barriers: FloatArray  # up, down, e - pull, e + pull: (4, size)
+
+    @classmethod
+    def at(cls, x: FloatArray, slack: FloatArray, size: float) -> Self:
+        """Start at x, with both of its parts `size` above zero."""
+        boxed = slack > 0.0
+        rooms = np.where(boxed, slack, 1.0)
+        return cls(boxed, np.stack([np.maximum(x, 0.0) + size, np.maximum(-x, 0.0) + size, rooms, rooms]))
+
+    @property
+    def gap(self) -> float:
+        """Complementarity that is left."""
+        return self._gap_at(self.barriers)
+
+    def _gap_at(self, barriers: FloatArray) -> float:
+        return float((barriers[:2] * barriers[2:])[:, self.boxed].sum())
+
+    def _room(self, move: FloatArray) -> float:
+        return _room(self.barriers[:, self.boxed], move[:, self.boxed])
+
+    def rounded(self, slack: FloatArray) -> FloatArray:
+        """x, at zero where it is small against the room that its pull has left."""
+        up, down, to_high, to_low = self.barriers
+        size = np.maximum(up, down)
+        room = np.minimum(to_high, to_low) / (to_high + to_low)
+        return np.where(self.boxed & (size / max(float(size.max()), _TINY) < room), 0.0, up - down)
+
+    def step(self, hessian: Band | Dense, linear: FloatArray, slack: FloatArray) -> Self:
+        """One iteration: all but x is eliminated, and stands on the diagonal."""
+        boxed = self.boxed
+        up, down, to_high, to_low = self.barriers
+        give = up / to_high + down / to_low  # how far x moves for a change of its pull
+        hold = np.where(boxed, 1.0 / np.maximum(give, _TINY), 0.0)
+        factor = hessian.plus_diagonal(hold).factor()
+        pull = np.where(boxed, 0.5 * (to_low - to_high), 0.0)
+        residual = hessian @ (up - down) + linear + pull
+
+        def towards(high: FloatArray, low: FloatArray) -> FloatArray:
+            """Newton's step to these complementarities."""
+            alone = high / to_high - low / to_low  # how far x moves if its pull stays
+            move = factor.solve(hold * alone - residual)
+            change = hold * (move - alone)
+            rise = np.where(boxed, (high + up * change) / to_high, move)
+            fall = np.where(boxed, (low - down * change) / to_low, 0.0)
+            return np.stack([rise, fall, -change, change])
+
+        high, low = -up * to_high, -down * to_low
+        move = towards(high, low)
+        ahead = self._gap_at(self.barriers + self._room(move) * move)
+        centre = _centre(self.gap, ahead, int(boxed.sum()))
+        move = towards(high + centre - move[0] * move[2], low + centre - move[1] * move[3])
+        barriers = self.barriers + _FRACTION * self._room(move) * move
+        return type(self)(boxed, np.where(boxed, np.maximum(barriers, _TINY), barriers))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,6 +6,7 @@
 as in Phi, (n_constraints, n_groups), and H is over Phi raveled.
 """
 
+from abc import ABC, abstractmethod
 from functools import singledispatch
 
 import numpy as np
@@ -14,7 +15,7 @@ from evenhand._utils.typing import BoolArray, FloatArray, IntArray
 from evenhand.dual.band import Band, Factor
 from evenhand.dual.dense import Dense
 from evenhand.dual.parity import L1Norm, Norm, SupNorm
-from evenhand.solvers.interior import HeightState
+from evenhand.solvers.interior import AbsoluteState, HeightState, Inside
 
 _FACE_STEPS = 15
 _LENGTHS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01)  # of a step within a face
@@ -25,6 +26,7 @@ _INTERIOR_STEPS = 50
 _RELATIVE_GAP = 1e-10
 _CROSSINGS = (1e-3, 1e-6)  # relative gaps at which the interior point asks the active set again
 _FIRST_SIZE = 0.1  # costs are of order one, and so are the multipliers worth starting from
+_SETTLED = 1e-9  # of the slopes: an entry that wants less does not move
 _TINY = 1e-300
 
 
@@ -139,12 +141,58 @@ def _(
     return HeightModel(hessian, linear, norm.radius(slack)).solve(start)
 
 
-class AbsoluteModel:
+class _Model(ABC):
+    """A quadratic and a price on x, which takes two ways to its minimiser.
+
+    The active set needs one to three linear solves where it starts well. Where it does not, the interior
+    point takes over, which needs no luck.
+    """
+
+    hessian: Band | Dense
+    linear: FloatArray
+    slack: FloatArray
+
+    @abstractmethod
+    def by_active_set(self, start: FloatArray) -> tuple[FloatArray, bool]:
+        """Where the faces that it tries end, and whether that is the minimiser."""
+
+    @abstractmethod
+    def inside(self, start: FloatArray) -> Inside:
+        """Where the interior point starts."""
+
+    def solve(self, start: FloatArray) -> FloatArray:
+        """The minimiser."""
+        found, is_lowest = self.by_active_set(start)
+        return found if is_lowest else self.by_interior_point(start)
+
+    def by_interior_point(self, start: FloatArray) -> FloatArray:
+        """The minimiser, by Mehrotra's method; once close, the active set is asked again."""
+        state = self.inside(start)
+        first_gap = max(state.gap, _TINY)
+        crossings = list(_CROSSINGS)
+        for _ in range(_INTERIOR_STEPS):
+            relative_gap = state.gap / first_gap
+            if relative_gap < _RELATIVE_GAP:
+                break
+            if crossings and relative_gap < crossings[0]:
+                del crossings[0]
+                found, is_lowest = self.by_active_set(state.rounded(self.slack))
+                if is_lowest:
+                    return found
+            try:
+                state = state.step(self.hessian, self.linear, self.slack)
+            except np.linalg.LinAlgError:  # the scaling has outgrown the floats: as close as it gets
+                break
+        return state.rounded(self.slack)
+
+
+class AbsoluteModel(_Model):
     """`1/2 x^T H x + c^T x + sum_j e_j |x_j|`.
 
     Newton's step on the face that x and the slope at it span, where every entry has a sign or stays zero.
     Entries that would change their sign end at zero, and the others move as is best then. From one minimiser
-    to the next it mostly takes one to three such steps, each of one or two factorisations.
+    to the next it mostly takes one to three such steps, each of one or two factorisations. From a point that
+    is good for other rows it may take hundreds, each of which binds or frees one entry.
     """
 
     def __init__(self, hessian: Band | Dense, linear: FloatArray, slack: FloatArray) -> None:
@@ -152,6 +200,14 @@ class AbsoluteModel:
         self.faces = PartialSolver(hessian)
 
     def solve(self, start: FloatArray) -> FloatArray:
+        """The minimiser; of a large model perhaps a point on the way to it, below `start`."""
+        return self.by_active_set(start)[0] if len(start) > _LARGE else super().solve(start)
+
+    def inside(self, start: FloatArray) -> AbsoluteState:
+        """Where the interior point starts."""
+        return AbsoluteState.at(start, self.slack, max(float(np.abs(start).max()), _FIRST_SIZE))
+
+    def by_active_set(self, start: FloatArray) -> tuple[FloatArray, bool]:
         """The minimiser, or a point below `start` on the way to it, or `start` if floats know none."""
         x, settled = start, np.full(len(start), np.nan)
         for _ in range(_FACE_STEPS):
@@ -160,7 +216,7 @@ class AbsoluteModel:
             slope = self.hessian @ x + self.linear
             signs = self._face(x, slope)
             if np.array_equal(signs, settled):
-                break
+                return x, True
             try:
                 lower, is_whole = self._lower_point(x, signs, slope)
             except np.linalg.LinAlgError:  # not positive definite in floats
@@ -169,7 +225,17 @@ class AbsoluteModel:
                 break
             x = lower
             settled = np.where(self.slack > 0.0, np.sign(x), 1.0) if is_whole else settled
-        return x
+        return x, self._is_lowest(x)
+
+    def _is_lowest(self, x: FloatArray) -> bool:
+        """Whether no entry of x wants to move."""
+        slope = self.hessian @ x + self.linear
+        wanted = np.where(
+            (x == 0.0) & (self.slack > 0.0),
+            np.maximum(np.abs(slope) - self.slack, 0.0),
+            slope + self.slack * np.sign(x),
+        )
+        return bool(np.abs(wanted).max() <= _SETTLED * np.abs(self.linear).max())
 
     def _face(self, x: FloatArray, slope: FloatArray) -> FloatArray:
         """Signs of the entries that may move; those without a price move freely, and count as positive."""
@@ -233,60 +299,41 @@ class AbsoluteModel:
 _OFF = 2.0  # beside the signs +1 and -1 of entries at the height of their group, and 0 of free ones
 
 
-class HeightModel:
+class HeightModel(_Model):
     """`1/2 x^T H x + c^T x + sum_s e_s max_j |x_js|`, one e_s for each of the groups that take turns in x.
 
     A guess says which entries are at the height of their group, with which sign; a group may be off. A group
     without a price e_s is free. The minimiser of a guess is one linear solve and mostly right after three to
-    six; where guesses go in circles, the interior point takes over, which needs no luck.
+    six, but guesses can go in circles.
     """
+
+    hessian: Band
 
     def __init__(self, hessian: Band, linear: FloatArray, slack: FloatArray) -> None:
         self.hessian, self.linear, self.slack = hessian, linear, slack
 
-    def solve(self, start: FloatArray) -> FloatArray:
-        """The minimiser."""
-        found = self.by_active_set(start)
-        return self.by_interior_point(start) if found is None else found
+    def inside(self, start: FloatArray) -> HeightState:
+        """Where the interior point starts."""
+        return HeightState.at(start, self.slack, max(float(np.abs(start).max()), _FIRST_SIZE))
 
-    def by_active_set(self, start: FloatArray) -> FloatArray | None:
-        """The minimiser, or None where the guesses go in circles."""
+    def by_active_set(self, start: FloatArray) -> tuple[FloatArray, bool]:
+        """The minimiser, unless the guesses go in circles."""
         x, heights = start, self._heights(start)
         tried, last = set[bytes](), b""
         for _ in range(_GUESSES):
             places = self._guess(x, heights)
             now = places.tobytes()
             if now == last:
-                return x
+                return x, True
             if now in tried:
-                return None
+                break
             tried.add(now)
             last = now
             try:
                 x, heights = self._solve_at(places)
             except np.linalg.LinAlgError:  # not positive definite in floats
-                return None
-        return None
-
-    def by_interior_point(self, start: FloatArray) -> FloatArray:
-        """The minimiser, by Mehrotra's method; once close, the active set is asked again."""
-        state = HeightState.at(start, self.slack, max(float(np.abs(start).max()), _FIRST_SIZE))
-        first_gap = max(state.gap, _TINY)
-        crossings = list(_CROSSINGS)
-        for _ in range(_INTERIOR_STEPS):
-            relative_gap = state.gap / first_gap
-            if relative_gap < _RELATIVE_GAP:
                 break
-            if crossings and relative_gap < crossings[0]:
-                del crossings[0]
-                found = self.by_active_set(state.rounded(self.slack))
-                if found is not None:
-                    return found
-            try:
-                state = state.step(self.hessian, self.linear, self.slack)
-            except np.linalg.LinAlgError:  # the scaling has outgrown the floats: as close as it gets
-                break
-        return state.rounded(self.slack)
+        return x, False
 
     def _heights(self, x: FloatArray) -> FloatArray:
         heights: FloatArray = np.abs(self._by_group(x)).max(axis=0)
