@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from evenhand._utils.validation import Rows
-from evenhand.tables import batch, numbers, partition_tasks, sampling
+from evenhand.solvers.result import Status
+from evenhand.tables import batch, numbers, partition_tasks, partitions, sampling
 from evenhand.tables.model_inputs import make_reader
 from evenhand.tables.outofcore import fit_table, iter_predictions, predict_table, stream_table
 from evenhand.tables.partition_tasks import PartitionError, Scorer
@@ -130,16 +131,37 @@ def test_bytes_of_a_pass_do_not_grow_with_the_rows(caplog, small_memory):
     assert max(many) < 8 * 51 * (len(GROUPS) + 2) + 1000
 
 
-def test_passes_are_counted_and_the_certificate_needs_none_of_its_own(caplog, small_memory):
+def test_passes_are_counted_and_the_certificate_needs_none_of_its_own(caplog, small_memory, monkeypatch):
     caplog.set_level(logging.INFO, logger="evenhand.tables.partitions")
+    points, moments = set(), partitions.PartitionedRows.moments
+
+    def spy(self, loadings, offset, *, whole=False):
+        if not whole:  # the solver asks, not the certificate
+            points.add(loadings.tobytes())
+        return moments(self, loadings, offset, whole=whole)
+
+    monkeypatch.setattr(partitions.PartitionedRows, "moments", spy)
     step = fit_parts(make_step(), pieces(FRAME, [1000] * 5))
     kinds = [record.args[1] for record in caplog.records]
     assert step.n_passes_ == len(kinds)
     assert kinds[:2] == ["score", "sample"]
     assert set(kinds[2:]) == {"sample", "moments"}  # a larger one, where the first is too small
-    assert kinds.count("moments") == step.result_.n_gradient_rows / N_ROWS
+    assert kinds.count("moments") == len(points)
     again = step.fit(FRAME["score"], FRAME[GROUPS])
     assert not hasattr(again, "n_passes_")
+
+
+@pytest.mark.parametrize(("parity", "epsilon"), [("cdf", 0.03), ("tv", 0.05)])
+def test_a_sample_that_knows_little_of_the_curvature_still_leads_to_the_optimum(parity, epsilon, monkeypatch):
+    """One row in six; plain steps, with a Hessian of these rows, stall for tv."""
+    monkeypatch.setattr(batch, "MEMORY_NUMBERS", 50_000)
+    monkeypatch.setattr(partitions, "MOST_GATHERED", 0)
+    frame = make_frame(60_000)
+    expected = make_step(parity=parity, epsilon=epsilon).fit(frame["score"], frame[GROUPS])
+    found = fit_parts(make_step(parity=parity, epsilon=epsilon), pieces(frame, [20_000] * 2))
+    assert found.result_.status is Status.CONVERGED
+    assert found.certificate_.risk == pytest.approx(expected.certificate_.risk, abs=2e-6)
+    assert found.certificate_.excess.max() <= 2e-6
 
 
 @pytest.mark.slow

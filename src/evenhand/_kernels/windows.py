@@ -157,7 +157,9 @@ def spread(
 def _spread_into(out, factor, imbalance, firsts, ends, begins, some, groups, starts, low, high):
     for k in range(len(some)):
         i = some[k]
+        imbalances, scales = imbalance[i], factor[begins[i] :]
         for a in range(max(low, firsts[i]), min(high, ends[i])):
-            scale = factor[begins[i] + a - firsts[i]]
-            for j in range(starts[a], starts[a + 1]):
-                out[k, j - starts[low]] = scale * imbalance[i, groups[j]]
+            scale, chosen = scales[a - firsts[i]], groups[starts[a] : starts[a + 1]]
+            written = out[k, starts[a] - starts[low] :]
+            for j in range(len(chosen)):
+                written[j] = scale * imbalances[chosen[j]]

@@ -16,6 +16,7 @@ class Evaluation:
 
     value: float  # F(Phi)
     violation: FloatArray  # V = A E[pi t^T], the gradient of the smooth part, (n_constraints, n_groups)
+    moments: FloatArray  # E[u pi] of the kept imbalances u, (n_kept, n_atoms)
 
 
 def logit_loadings(
@@ -46,7 +47,7 @@ def evaluate(problem: DualProblem, multipliers: FloatArray) -> Evaluation:
         tilt = problem.parity.operator.adjoint(multipliers)
         smooth += float((tilt * (problem.moment_shift.T @ problem.mixing)).sum())
     violation = problem.parity.operator.apply(kept.T @ problem.mixing)
-    return Evaluation(smooth + penalty(problem, multipliers), violation)
+    return Evaluation(smooth + penalty(problem, multipliers), violation, kept)
 
 
 def penalty(problem: DualProblem, multipliers: FloatArray) -> float:

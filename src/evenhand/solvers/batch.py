@@ -21,6 +21,7 @@ from evenhand.dual.problem import DualProblem
 from evenhand.dual.rows import MemoryRows
 from evenhand.solvers.base import Solver
 from evenhand.solvers.newton import (
+    FAST,
     FEW_GROUPS,
     RIDGE,
     BatchState,
@@ -30,6 +31,7 @@ from evenhand.solvers.newton import (
     moves_in_part,
     newton_step,
 )
+from evenhand.solvers.rehearsal import is_worth_it, rehearsed_step
 from evenhand.solvers.result import Status
 
 _ZERO_SLACK = 1e-12  # smaller tolerances are solved as zero: a float cannot tell them apart
@@ -41,7 +43,6 @@ _SOFT_CURVATURE_ROWS, _FEW_CURVATURE_ROWS = 4096, 16_384
 _SOFT_TOL, _SOFT_TOL_OF_MANY = 3e-3, 1e-2
 _LEAST_SHARE = 1e-4  # of the largest imbalance, squared, that a group is held by
 _REST = 1e-3  # of the damping of single atoms: holds what neighbours do alike
-_FAST = 0.3  # factor by which a step should cut the error; a worse one asks for a better Hessian
 _FIRST_DAMPING = 0.3  # measured: fewest passes in all
 
 
@@ -102,13 +103,14 @@ class Batch(Solver[BatchState]):
         stage = state.stages[0]
         if len(state.stages) > 1 and (state.stalled or has_converged(stage, state)):
             return _advance(state)
-        after = replace(newton_step(stage, state), n_iter=state.n_iter + 1)
-        slow = error_of(stage, after) > _FAST * error_of(stage, state)
+        step = rehearsed_step if is_worth_it(stage.problem.rows) else newton_step
+        after = replace(step(stage, state), n_iter=state.n_iter + 1)
+        slow = error_of(stage, after) > FAST * error_of(stage, state)
         if slow and not stage.is_soft and stage.curvature_rows.n_rows < stage.problem.n_rows:
             better = self._with_more_curvature(stage)
             if better.curvature_rows.n_rows > stage.curvature_rows.n_rows:
                 # also where no step was found: one may be there with the better Hessian
-                return replace(after, stages=(better, *state.stages[1:]), stalled=False)
+                return replace(after, stages=(better, *state.stages[1:]), stalled=False, missed=None)
         return after
 
     def done(self, problem: DualProblem, state: BatchState) -> Status | None:
@@ -139,7 +141,7 @@ class Batch(Solver[BatchState]):
         """
         if len(state.stages) > 1:
             return None
-        return Evaluation(state.now.value, state.now.violation @ state.onto_all)
+        return replace(state.now, violation=state.now.violation @ state.onto_all)
 
     def _stages(self, problem: DualProblem) -> tuple[Stage, ...]:
         sizes = [problem.n_rows]
@@ -275,4 +277,5 @@ def _advance(state: BatchState) -> BatchState:
         now=evaluate(stages[0].problem, point),
         n_gradient_rows=state.n_gradient_rows + stages[0].problem.n_rows,
         stalled=False,
+        missed=None,
     )

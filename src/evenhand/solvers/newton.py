@@ -30,6 +30,7 @@ _NEAR_TOLERANCE = 0.05  # of a tolerance: multipliers at zero whose violation is
 _LINE_STEPS = 5  # lengths that are tried
 _STEEP, _FARTHEST = 0.5, 64.0  # share of the first slope at which a whole step was too short; its longest
 _LEVEL = 0.25  # share of the first slope at which a length is good enough
+FAST = 0.3  # factor by which a step should cut the error; a worse one asks for a better Hessian
 _LEAST_DAMPING, _DAMPING_FACTOR = 1e-2, 6.0  # measured: fewest passes in all
 _MOST_DAMPING = 1e6  # steps are then too short to matter: the solver has stalled
 
@@ -62,6 +63,7 @@ class BatchState:
     n_iter: int
     n_gradient_rows: int
     stalled: bool
+    missed: FloatArray | None = None  # what a sample will miss of the next step's moments, where it is known
 
     @property
     def multipliers(self) -> FloatArray:
