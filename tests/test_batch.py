@@ -345,7 +345,7 @@ def test_two_halves_of_a_factor_are_its_solution(band):
         )
 
 
-@pytest.mark.parametrize("notion", ["heights", "absolute values"])
+@pytest.mark.parametrize("notion", ["heights", "absolute values", "absolute values, dense"])
 @pytest.mark.parametrize("seed", range(6))
 def test_interior_point_and_active_set_agree(seed, notion, monkeypatch):
     hessian, linear, slack = random_model(3, 20, seed)
@@ -353,7 +353,8 @@ def test_interior_point_and_active_set_agree(seed, notion, monkeypatch):
     if notion == "heights":
         model = HeightModel(Band.of_matrix(hessian), linear.ravel(), 20 * slack)
     else:
-        model = AbsoluteModel(Band.of_matrix(hessian), linear.ravel(), np.tile(slack, 20))
+        kind = Dense if "dense" in notion else Band.of_matrix
+        model = AbsoluteModel(kind(hessian), linear.ravel(), np.tile(slack, 20))
     with monkeypatch.context() as patched:
         patched.setattr(type(model), "by_active_set", lambda self, start: (start, False))
         inner = model.by_interior_point(np.zeros(60))

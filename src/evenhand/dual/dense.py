@@ -60,7 +60,7 @@ class Dense:
 
     def factor(self) -> Factor:
         """Cholesky's factor; LinAlgError where H is not positive definite in floats."""
-        return Factor.of_triangle(self.entries.T.copy())
+        return Factor.of_triangle(self.entries.copy().T)
 
     def factor_at(self, places: IntArray) -> Factor:
         """Cholesky's factor of the rows and columns at `places`, which rise."""
