@@ -6,8 +6,8 @@ tolerance (risks and violations of the two files agree to 4e-6, in streams that 
 faces were solved in another order of sums (agree to 4e-9, in streams that grow to 1e-4), again when its last
 steps were held by less (agree to 2e-7, after a stochastic solver to 2e-6, in streams that grow to 6e-5), and
 again when an interior point came to the models of its steps (all the same, in streams that grow to 9e-4).
-Other processors have other instructions, and round elsewhere: there the same answers are asked for up to
-rounding.
+Other processors have other instructions, and round elsewhere. There a solver stops at another point that is as
+good: what its tolerance bounds, risks and violations, is the same, and multipliers need not be.
 """
 
 from pathlib import Path
@@ -22,6 +22,7 @@ STORED = Path(__file__).parent / "golden" / "answers.npz"
 # numba rounds the stochastic kernels' loops one way when it compiles them, and another way from its cache
 STOCHASTIC = ("sgd", "acsa")
 MEASURED = ("risk", "violation", "ks")  # numbers about answers: sums may be taken in another order
+SOLVED_TO = 1e-6  # the solvers' own tolerance; 5e-8 was seen between two processors
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +33,14 @@ def stored():
 
 @pytest.mark.parametrize("name", answers.CASES)
 @pytest.mark.filterwarnings("ignore")
-def test_multipliers_and_predictions_are_the_same_bits_as_before(name, stored):
-    exact = str(stored["processor"]) == llvmlite.binding.get_host_cpu_name()
+def test_answers_are_those_of_before(name, stored):
+    same_processor = str(stored["processor"]) == llvmlite.binding.get_host_cpu_name()
     for part, found in answers.CASES[name]().items():
         before = stored[f"{name}: {part}"]
-        if not exact or any(word in name for word in STOCHASTIC):
+        if not same_processor:
+            if part in MEASURED:
+                np.testing.assert_allclose(found, before, rtol=0.0, atol=SOLVED_TO, err_msg=part)
+        elif any(word in name for word in STOCHASTIC):
             np.testing.assert_allclose(found, before, rtol=1e-6, atol=1e-9, err_msg=part)
         elif part in MEASURED:
             np.testing.assert_allclose(found, before, rtol=1e-12, atol=1e-13, err_msg=part)

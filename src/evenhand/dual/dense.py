@@ -7,7 +7,7 @@ small enough to be stored whole.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg.blas import dsymv
+from scipy.linalg.blas import dsymm, dsymv
 
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.dual.band import Band, Factor
@@ -35,7 +35,9 @@ class Dense:
         return np.diagonal(self.entries)
 
     def __matmul__(self, right: FloatArray) -> FloatArray:
-        """H x."""
+        """H x, for one x or for each column of an array."""
+        if right.ndim == 2:
+            return np.asarray(dsymm(1.0, self.entries.T, right, lower=1))
         product: FloatArray = dsymv(1.0, self.entries.T, right, lower=1)
         return product
 
@@ -51,6 +53,10 @@ class Dense:
     def plus_diagonal(self, values: FloatArray) -> "Dense":
         """H + diag(values)."""
         return self + Band(values[:, None])
+
+    def scaled(self, values: FloatArray) -> "Dense":
+        """diag(values) H diag(values)."""
+        return Dense(values[:, None] * self.entries * values)
 
     def between(self, rows: IntArray, columns: IntArray) -> FloatArray:
         """The entries at some rows and columns."""

@@ -140,7 +140,7 @@ class HeightState:
         ends = np.where(to_high < to_low, 1.0, -1.0) * self.heights
         return np.where((slack > 0) & touches, ends, self.x.reshape(ends.shape)).ravel()
 
-    def step(self, hessian: Band, linear: FloatArray, slack: FloatArray) -> Self:
+    def step(self, hessian: Band | Dense, linear: FloatArray, slack: FloatArray) -> Self:
         """One iteration, with the heights eliminated last.
 
         The unknowns are the rooms at the nearer side, `x = side * (height - room)`: what grows without bound

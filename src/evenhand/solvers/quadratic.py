@@ -21,7 +21,7 @@ _FACE_STEPS = 15
 _LENGTHS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01)  # of a step within a face
 _LARGE, _MOST_FACTORS = 1000, 3  # of a large face: the next Newton step is then the better way
 _NEAR = 0.3  # of the factorised entries: faces that differ in more are factorised anew
-_GUESSES = 12
+_GUESSES = 15
 _INTERIOR_STEPS = 50
 _RELATIVE_GAP = 1e-10
 _CROSSINGS = (1e-3, 1e-6)  # relative gaps at which the interior point asks the active set again
@@ -51,8 +51,8 @@ class PartialSolver:
         self.products = np.empty((0, 0))
 
     def solve(self, is_free: BoolArray, right: FloatArray) -> FloatArray:
-        """The solution where only the free entries move."""
-        places, move = np.flatnonzero(is_free), np.zeros(len(right))
+        """The solution where only the free entries move, for one c or for each column of an array."""
+        places, move = np.flatnonzero(is_free), np.zeros(right.shape)
         if not len(places):
             return move
         others = np.setxor1d(places, self.base, assume_unique=True)  # bound ones of the base, and new ones
@@ -67,11 +67,12 @@ class PartialSolver:
             is_new = is_free[others]
             corner = -self.products[np.ix_(rows, rows)]
             corner[np.ix_(is_new, is_new)] += self.hessian.between(others[is_new], others[is_new])
-            known = np.where(is_new, right[others], 0.0) - (self.halfway @ found)[rows]
+            known = -(self.halfway @ found)[rows]
+            known[is_new] += right[others[is_new]]
             sizes = np.linalg.solve(corner, known)
-            shares = np.zeros(len(self.halfway))
+            shares = np.zeros((len(self.halfway), *right.shape[1:]))
             shares[rows] = sizes
-            found = found - shares @ self.halfway
+            found = found - self.halfway.T @ shares
             move[others[is_new]] = sizes[is_new]
         move[self.base] = self.factor.rest(found)
         move[~is_free] = 0.0
@@ -110,7 +111,7 @@ def solve_model(
     """Minimiser of the model over some places of Phi raveled; the others stay as they are.
 
     `hessian` is positive definite, `slack` is that of each group; of a norm that looks at a group as a whole
-    all places must be there.
+    all places of it are there, or none.
     """
     raise TypeError(f"No step is known for the norm {type(norm).__name__}: register one with solve_model.")
 
@@ -131,39 +132,39 @@ def _(
 @solve_model.register
 def _(
     norm: L1Norm,
-    hessian: Band,
+    hessian: Band | Dense,
     linear: FloatArray,
     start: FloatArray,
     slack: FloatArray,
     places: IntArray,
 ) -> FloatArray:
     """Largest absolute values, one for each group."""
-    return HeightModel(hessian, linear, norm.radius(slack)).solve(start)
+    return HeightModel(hessian, linear, norm.radius(slack)[np.unique(places % len(slack))]).solve(start)
 
 
 class _Model(ABC):
     """A quadratic and a price on x, which takes two ways to its minimiser.
 
-    The active set needs one to three linear solves where it starts well. Where it does not, the interior
-    point takes over, which needs no luck.
+    The active set needs one to three factorisations where it starts well. Where it does not, the interior
+    point takes over, which needs no luck, but twenty of them: a large model is left at a point below the start.
     """
 
-    hessian: Band | Dense
-    linear: FloatArray
-    slack: FloatArray
+    def __init__(self, hessian: Band | Dense, linear: FloatArray, slack: FloatArray) -> None:
+        self.hessian, self.linear, self.slack = hessian, linear, slack
+        self.faces = PartialSolver(hessian)
 
     @abstractmethod
     def by_active_set(self, start: FloatArray) -> tuple[FloatArray, bool]:
-        """Where the faces that it tries end, and whether that is the minimiser."""
+        """Where the faces that it tries end, not above the start, and whether that is the minimiser."""
 
     @abstractmethod
     def inside(self, start: FloatArray) -> Inside:
         """Where the interior point starts."""
 
     def solve(self, start: FloatArray) -> FloatArray:
-        """The minimiser."""
+        """The minimiser; of a large model perhaps a point on the way to it, or `start` if none was found."""
         found, is_lowest = self.by_active_set(start)
-        return found if is_lowest else self.by_interior_point(start)
+        return found if is_lowest or len(start) > _LARGE else self.by_interior_point(start)
 
     def by_interior_point(self, start: FloatArray) -> FloatArray:
         """The minimiser, by Mehrotra's method; once close, the active set is asked again."""
@@ -194,14 +195,6 @@ class AbsoluteModel(_Model):
     to the next it mostly takes one to three such steps, each of one or two factorisations. From a point that
     is good for other rows it may take hundreds, each of which binds or frees one entry.
     """
-
-    def __init__(self, hessian: Band | Dense, linear: FloatArray, slack: FloatArray) -> None:
-        self.hessian, self.linear, self.slack = hessian, linear, slack
-        self.faces = PartialSolver(hessian)
-
-    def solve(self, start: FloatArray) -> FloatArray:
-        """The minimiser; of a large model perhaps a point on the way to it, below `start`."""
-        return self.by_active_set(start)[0] if len(start) > _LARGE else super().solve(start)
 
     def inside(self, start: FloatArray) -> AbsoluteState:
         """Where the interior point starts."""
@@ -304,36 +297,46 @@ class HeightModel(_Model):
 
     A guess says which entries are at the height of their group, with which sign; a group may be off. A group
     without a price e_s is free. The minimiser of a guess is one linear solve and mostly right after three to
-    six, but guesses can go in circles.
+    six, but guesses can go in circles, or ever farther away.
     """
-
-    hessian: Band
-
-    def __init__(self, hessian: Band, linear: FloatArray, slack: FloatArray) -> None:
-        self.hessian, self.linear, self.slack = hessian, linear, slack
 
     def inside(self, start: FloatArray) -> HeightState:
         """Where the interior point starts."""
         return HeightState.at(start, self.slack, max(float(np.abs(start).max()), _FIRST_SIZE))
 
     def by_active_set(self, start: FloatArray) -> tuple[FloatArray, bool]:
-        """The minimiser, unless the guesses go in circles."""
+        """The minimiser; else the lowest of the guesses, cut off at their heights, and of `start`."""
+        lowest, least = start, self._value(start)
         x, heights = start, self._heights(start)
-        tried, last = set[bytes](), b""
+        tried: list[FloatArray] = []
+        changes: list[int] = []  # of entries, from guess to guess
         for _ in range(_GUESSES):
             places = self._guess(x, heights)
-            now = places.tobytes()
-            if now == last:
+            if tried:
+                changes.append(int((places != tried[-1]).sum()))
+            if changes and not changes[-1]:
                 return x, True
-            if now in tried:
+            if len(changes) > 3 and changes[-1] > changes[-3]:
                 break
-            tried.add(now)
-            last = now
+            if any(np.array_equal(places, before) for before in tried):
+                break
+            tried.append(places)
             try:
                 x, heights = self._solve_at(places)
             except np.linalg.LinAlgError:  # not positive definite in floats
                 break
-        return x, False
+            inside = self._cut_off(x, heights)
+            if (value := self._value(inside)) < least:
+                lowest, least = inside, value
+        return lowest, False
+
+    def _value(self, x: FloatArray) -> float:
+        return float(x @ (0.5 * (self.hessian @ x) + self.linear) + self.slack @ self._heights(x))
+
+    def _cut_off(self, x: FloatArray, heights: FloatArray) -> FloatArray:
+        """The nearest point within these heights."""
+        ends = np.where(self.slack > 0.0, np.maximum(heights, 0.0), np.inf)
+        return np.clip(self._by_group(x), -ends, ends).ravel()
 
     def _heights(self, x: FloatArray) -> FloatArray:
         heights: FloatArray = np.abs(self._by_group(x)).max(axis=0)
@@ -364,27 +367,19 @@ class HeightModel(_Model):
 
     def _solve_at(self, places: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Entries at a height are one unknown for each group; the free ones are eliminated first."""
-        at_height = np.abs(places) == 1.0
+        at_height, is_free = np.abs(places) == 1.0, places == 0.0
         signs = self._by_group(np.where(at_height, places, 0.0))
         carried = np.flatnonzero((signs != 0.0).any(axis=0))  # groups with a height
         spread = np.zeros((len(places), len(carried)))  # x = spread @ heights + free entries
         self._spread_into(spread, signs, carried)
         pull = self.hessian @ spread
-        free = np.flatnonzero(places == 0.0)
-        matrix, right = spread.T @ pull, -(spread.T @ self.linear) - self.slack[carried]
-        x, heights = np.zeros(len(places)), np.zeros(len(self.slack))
-        if len(free):
-            factor = self.hessian.factor_at(free)
-            solved = factor.solve(np.column_stack([pull[free], -self.linear[free]]))
-            matrix = matrix - pull[free].T @ solved[:, :-1]
-            right = right - pull[free].T @ solved[:, -1]
+        eliminated = self.faces.solve(is_free, np.column_stack([pull, -self.linear]))
+        gives, alone = eliminated[:, :-1], eliminated[:, -1]  # of free entries, to each height and of themselves
+        heights = np.zeros(len(self.slack))
         if len(carried):
-            found = np.linalg.solve(matrix, right)
-            heights[carried] = found
-            x += spread @ found
-        if len(free):
-            x[free] = solved[:, -1] - solved[:, :-1] @ heights[carried]
-        return x, heights
+            right = -(spread.T @ self.linear) - pull.T @ alone - self.slack[carried]
+            heights[carried] = np.linalg.solve(spread.T @ pull - pull.T @ gives, right)
+        return (spread - gives) @ heights[carried] + alone, heights
 
     def _spread_into(self, spread: FloatArray, signs: FloatArray, carried: IntArray) -> None:
         blocks = spread.reshape(*signs.shape, len(carried))
