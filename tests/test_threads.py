@@ -26,7 +26,7 @@ from evenhand.dual.objective import evaluate
 from evenhand.solvers import Batch, run
 from tests.problems import random_multipliers, random_problem
 
-N_ROWS, N_ATOMS = 12_345, 31  # several chunks, the last one ragged, and enough work for threads
+N_ROWS, N_ATOMS = 45_678, 31  # several chunks, the last one ragged, and enough work for threads
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def _restore_threads():
 
 @pytest.fixture(scope="module")
 def problem():
-    assert N_ROWS * N_ATOMS > SERIAL_WORK
+    assert N_ROWS * N_ATOMS > 3 * SERIAL_WORK
     return random_problem("cdf", n_rows=N_ROWS, n_atoms=N_ATOMS, n_groups=3, beta=100.0)
 
 

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 MAX_CHUNKS = 64  # bounds the memory of partial results, whatever the number of rows
 MIN_CHUNK = 8 * LANES
-SERIAL_WORK = 200_000  # below this many (row x atom) a thread costs more than it brings
+SERIAL_WORK = 400_000  # (row x atom) for which a thread is worth waking
 
 
 def _default_threads() -> int:
@@ -101,18 +101,26 @@ def map_chunks(
 
 
 def map_each(kernel: Callable[..., T], tasks: Sequence[tuple[Any, ...]], work: int) -> Iterator[T]:
-    """Results of `kernel(*task)` for every task, in their order: in turn where all are little work."""
-    if len(tasks) == 1 or _pool.n_threads == 1 or work < SERIAL_WORK:
+    """Results of `kernel(*task)` for every task, in their order: in turn where all are little work.
+
+    Threads take several small tasks at once.
+    """
+    together = -(-SERIAL_WORK * len(tasks) // max(work, 1))
+    if len(tasks) <= together or _pool.n_threads == 1:
         yield from (kernel(*task) for task in tasks)
         return
+
+    def run(some: Sequence[tuple[Any, ...]]) -> list[T]:
+        return [kernel(*task) for task in some]
+
     executor = _pool.executor()
-    waiting: deque[Future[T]] = deque()
-    for task in tasks:
-        waiting.append(executor.submit(kernel, *task))
+    waiting: deque[Future[list[T]]] = deque()
+    for first in range(0, len(tasks), together):
+        waiting.append(executor.submit(run, tasks[first : first + together]))
         if len(waiting) > 2 * _pool.n_threads:
-            yield waiting.popleft().result()
+            yield from waiting.popleft().result()
     while waiting:
-        yield waiting.popleft().result()
+        yield from waiting.popleft().result()
 
 
 def run_chunks(kernel: Callable[[int, int], None], n_rows: int, row_work: int) -> None:
