@@ -28,12 +28,16 @@ from evenhand._kernels.chunks import get_num_threads, set_num_threads
 from evenhand.datasets import make_population
 from evenhand.dual.objective import evaluate
 from evenhand.dual.problem import DualProblem
+from evenhand.solvers import Auto, run
+from evenhand.tables.batch import fit_table
 from evenhand.tables.clusters import open_partitions
 from evenhand.tables.model_inputs import make_reader
 
 N_ATOMS, BETA, ROUNDS = 201, 10_000.0, 20
 KERNEL_ROWS, GROUPS_TRIED = 100_000, (2, 4, 8, 16)
-CLUSTER_ROWS, N_PARTITIONS, WORKERS = (8_000, 1_000_000), 4, (1, 2, 4)
+CLUSTER_ROWS, N_PARTITIONS, WORKERS = (8_000, 4_000_000), 4, (1, 2, 4)
+FIT_ROWS = 10_000_000
+SAMPLE_ROWS = 1_250_000  # an eighth of 10^7 rows, which a cluster's driver solves first
 NAMES = {"scores": "score", "group_proba": ["a", "b"]}
 Found = dict[str, Any]
 
@@ -50,14 +54,23 @@ def measure_kernel() -> Found:
     for n_groups in GROUPS_TRIED:
         problem, point = make_problem(KERNEL_ROWS, n_groups)
 
-        def run(n_threads: int, problem: DualProblem = problem, point: np.ndarray = point) -> None:
+        def on_threads(n_threads: int, problem: DualProblem = problem, point: np.ndarray = point) -> None:
             set_num_threads(n_threads)
             evaluate(problem, point)
 
-        times = support.smallest_times({"1": lambda: run(1), "2": lambda: run(2)}, rounds=2 * ROUNDS)
+        tries = {"1": lambda: on_threads(1), "2": lambda: on_threads(2)}
+        times = support.smallest_times(tries, rounds=2 * ROUNDS)
         found[str(n_groups)] = {name: 1e9 * value / (KERNEL_ROWS * N_ATOMS) for name, value in times.items()}
     set_num_threads(before)
     return found
+
+
+def measure_sample() -> Found:
+    """Seconds of the sample that is solved on the driver, two groups, on this machine's threads."""
+    problem, _ = make_problem(SAMPLE_ROWS, 2)
+    begin = perf_counter()
+    run(Auto(), problem)
+    return {"rows": SAMPLE_ROWS, "seconds": perf_counter() - begin}
 
 
 def make_part(number: int, n_rows: int) -> pd.DataFrame:
@@ -98,6 +111,7 @@ def on_spark(n_workers: int) -> Iterator[Callable[[int], Any]]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.executorEnv.PYTHONPATH", f"{root}/src{os.pathsep}{root}")
+        .config("spark.executorEnv.EVENHAND_NUM_THREADS", "1")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
@@ -149,6 +163,16 @@ def seconds_of_pass(frame: Any, model: ParityPostprocessor, point: np.ndarray) -
     return min(times[2:])
 
 
+def show_fit(name: str, cluster: Callable[[int], Any]) -> None:
+    """A whole fit on two workers, with making the rows, reading and scoring them."""
+    with cluster(2) as frame:
+        rows, step = frame(FIT_ROWS), ParityPostprocessor(epsilon=0.05, atoms=N_ATOMS)
+        begin = perf_counter()
+        fit_table(step, rows, **NAMES)
+    told = f"{perf_counter() - begin:.1f} s, {step.n_passes_} passes with scoring and sample"
+    print(f"{name}, a whole fit of {FIT_ROWS} rows on two workers: {told}")
+
+
 def show_kernel(found: Found) -> None:
     rows = [
         [
@@ -186,10 +210,13 @@ def main(folder: str | None = None) -> None:
     for name, cluster in clusters:
         found[name] = measure_cluster(cluster)
         show_cluster(name, found[name])
+        show_fit(name, cluster)
     if not clusters:
         print("Neither Dask nor Spark is here: make test-dask and make test-spark prepare environments.")
     found["kernel"] = measure_kernel()
     show_kernel(found["kernel"])
+    found["sample"] = measure_sample()
+    print(f"{SAMPLE_ROWS} rows of two groups, solved on the driver: {found['sample']['seconds']:.1f} s")
     if folder is not None:
         for name, values in found.items():
             path = Path(folder) / f"capacity-{name}.json"

@@ -14,13 +14,13 @@ from make_figures import save
 from evenhand.plots.style import COLOURS, DASHES, GREY, figure_headline, subplots, tidy
 
 HERE = Path(__file__).resolve().parent
-N_ATOMS, N_PASSES, SAMPLE_SECONDS = 201, 4, 10.0  # passes of sums of a fit; a sample solved on the driver
-FEW, MANY = 8_000, 1_000_000  # rows of the two passes that were timed
+N_ATOMS, N_PASSES = 201, 4  # passes of sums of a fit
+FEW, MANY = 8_000, 4_000_000  # rows of the two passes that were timed
 WORKERS_DRAWN = (16, 256)
 
 
 def load(name: str) -> Any:
-    """Figures of "kernel", "dask" or "spark"; None where nobody measured them."""
+    """Figures of "kernel", "sample", "dask" or "spark"; None where nobody measured them."""
     path = HERE / "results" / f"capacity-{name}.json"
     return json.loads(path.read_text()) if path.exists() else None
 
@@ -32,7 +32,8 @@ def slope(times: dict[str, float]) -> float:
 
 def seconds(n_rows: Any, n_workers: int, overhead: float, per_row: float) -> Any:
     """A fit: the sample on the driver, then passes of an overhead and a share of the rows for each worker."""
-    return SAMPLE_SECONDS + N_PASSES * (overhead + n_rows * per_row / n_workers)
+    sample: float = load("sample")["seconds"]
+    return sample + N_PASSES * (overhead + n_rows * per_row / n_workers)
 
 
 def print_checks(name: str, found: dict[str, dict[str, float]]) -> None:
