@@ -19,9 +19,9 @@ from evenhand.dual.objective import evaluate, optimality_error
 from evenhand.dual.parity import SupNorm
 from evenhand.dual.partial_curvature import hessian_at
 from evenhand.exceptions import ConvergenceWarning
-from evenhand.solvers import Auto, Batch, Lbfgs, Status, make_solver, run, solve_lp
+from evenhand.solvers import Auto, Batch, Lbfgs, Status, make_solver, quadratic, run, solve_lp
 from evenhand.solvers.batch import binding_groups
-from evenhand.solvers.quadratic import AbsoluteModel, HeightModel, solve_model
+from evenhand.solvers.quadratic import AbsoluteModel, HeightModel, PartialSolver, solve_model
 from tests.problems import NOTIONS, make_problem, plain_distance, random_problem
 
 LOADERS = {"law": load_law_school, "communities": load_communities, "adult": load_adult}
@@ -345,15 +345,50 @@ def test_two_halves_of_a_factor_are_its_solution(band):
         )
 
 
-@pytest.mark.parametrize("notion", ["heights", "absolute values", "absolute values, dense"])
+@pytest.mark.parametrize("kind", [Band.of_matrix, Dense])
+def test_faces_near_the_first_are_solved_for_several_columns_at_once(kind):
+    hessian = random_model(2, 20, 0)[0]
+    rng = np.random.default_rng(1)
+    right, first = rng.normal(size=(40, 3)), rng.random(40) < 0.8
+    solver = PartialSolver(kind(hessian))
+    for share in (0.0, 0.1, 0.1, 0.1):
+        is_free = first ^ (rng.random(40) < share)
+        found, places = solver.solve(is_free, right), np.flatnonzero(is_free)
+        np.testing.assert_allclose(
+            found[places], np.linalg.solve(hessian[np.ix_(places, places)], right[places]), atol=1e-9
+        )
+        assert not found[~is_free].any()
+        np.testing.assert_allclose(solver.solve(is_free, right[:, 0]), found[:, 0], atol=1e-12)
+    assert solver.n_factors == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_large_model_of_heights_never_ends_above_its_start(seed, monkeypatch):
+    """Guesses that go in circles leave it at the lowest of them, with no interior point."""
+    monkeypatch.setattr(quadratic, "_LARGE", 10)
+    monkeypatch.setattr(HeightModel, "by_interior_point", lambda *given: pytest.fail("asked for"))
+    rng = np.random.default_rng(seed)
+    factor = rng.normal(size=(200, 200)) * 10.0 ** rng.uniform(-3.0, 0.0, 200)[:, None]
+    hessian, linear = factor.T @ factor + 1e-7 * np.eye(200), rng.normal(size=200)
+    slack = 0.1 * rng.uniform(0.0, 100.0, 4)
+
+    def value(x):
+        return 0.5 * x @ hessian @ x + linear @ x + slack @ np.abs(x.reshape(-1, 4)).max(axis=0)
+
+    for start in (np.zeros(200), rng.normal(size=200)):
+        found = HeightModel(Dense(hessian), linear, slack).solve(start)
+        assert value(found) <= value(start)
+
+
+@pytest.mark.parametrize("notion", ["heights", "heights, dense", "absolute values", "absolute values, dense"])
 @pytest.mark.parametrize("seed", range(6))
 def test_interior_point_and_active_set_agree(seed, notion, monkeypatch):
     hessian, linear, slack = random_model(3, 20, seed)
     slack[seed % 3] *= seed > 2  # some without a price
-    if notion == "heights":
-        model = HeightModel(Band.of_matrix(hessian), linear.ravel(), 20 * slack)
+    kind = Dense if "dense" in notion else Band.of_matrix
+    if "heights" in notion:
+        model = HeightModel(kind(hessian), linear.ravel(), 20 * slack)
     else:
-        kind = Dense if "dense" in notion else Band.of_matrix
         model = AbsoluteModel(kind(hessian), linear.ravel(), np.tile(slack, 20))
     with monkeypatch.context() as patched:
         patched.setattr(type(model), "by_active_set", lambda self, start: (start, False))

@@ -72,7 +72,7 @@ def test_a_norm_without_a_form_is_named():
 
 
 @pytest.mark.parametrize("parity", ["tv", "w1"])
-@pytest.mark.parametrize("n_groups", [2, 3, 5])
+@pytest.mark.parametrize("n_groups", [2, 3, 5, 9])
 @pytest.mark.parametrize("epsilon", [0.0, 1e-3, 0.02, 0.1, 1.0])
 def test_l1_constraints_agree_with_the_linear_program_at_any_tolerance(parity, n_groups, epsilon):
     problem = random_problem(

@@ -43,17 +43,30 @@ def test_no_random_problem_stalls(first):
     assert not stalled
 
 
+def many_groups(n_rows, n_groups, parity, seed, epsilon=0.05):
+    people = make_population(n_rows, n_groups, random_state=seed)
+    grid, prior = make_grid("auto", "auto", people.scores, None), people.group_proba.mean(axis=0)
+    tolerances = np.full(n_groups, epsilon)
+    step = ParityStep(grid, parity, Squared(), prior, None, tolerances, automatic_beta(n_rows))
+    return step.problem(Rows(people.scores, people.group_proba, tuple(range(n_groups)), None))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [(1000, 12), (3000, 12), (3000, 20), (3000, 40), (20_000, 20)])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_no_problem_of_many_groups_stalls(size, seed):
     """Once, the benchmark's own sample converged and the next one took all of its iterations."""
-    n_rows, n_groups = size
-    people = make_population(n_rows, n_groups, random_state=seed)
-    grid, prior = make_grid("auto", "auto", people.scores, None), people.group_proba.mean(axis=0)
-    epsilon = np.full(n_groups, 0.05)
-    step = ParityStep(grid, "cdf", Squared(), prior, None, epsilon, automatic_beta(n_rows))
-    rows = Rows(people.scores, people.group_proba, tuple(range(n_groups)), None)
-    result = run(Auto(), step.problem(rows))
+    result = run(Auto(), many_groups(*size, "cdf", seed))
     assert result.status is Status.CONVERGED
     assert result.n_iter < 150
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [(1000, 6), (1000, 12), (3000, 12), (20_000, 8)])
+@pytest.mark.parametrize("parity", ["tv", "w1"])
+@pytest.mark.parametrize("epsilon", [0.0, 0.005, 0.05])
+def test_no_sum_of_violations_of_many_groups_stalls(size, parity, epsilon):
+    for seed in (1, 2):
+        result = run(Auto(), many_groups(*size, parity, seed, epsilon))
+        assert result.status is Status.CONVERGED
+        assert result.n_iter < 200

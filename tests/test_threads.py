@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
+from evenhand._kernels import chunks
 from evenhand._kernels.blas import one_blas_thread
 from evenhand._kernels.chunks import (
     MAX_CHUNKS,
     SERIAL_WORK,
     chunk_bounds,
     get_num_threads,
+    map_each,
     run_chunks,
     set_num_threads,
 )
@@ -179,3 +181,14 @@ def test_no_value_of_the_variable_for_threads_fails_an_import(value, complains):
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     assert int(done.stdout) == (3 if value == "3" else cores)
     assert ("EVENHAND_NUM_THREADS must be a positive integer" in done.stderr) == complains
+
+
+@pytest.mark.parametrize("work", [1, 2 * SERIAL_WORK, 200 * SERIAL_WORK])
+def test_tasks_keep_their_order_and_threads_take_small_ones_together(work, monkeypatch):
+    set_num_threads(3)
+    pool, submitted = chunks._pool.executor(), []
+    submit = pool.submit
+    monkeypatch.setattr(pool, "submit", lambda *given: (submitted.append(given), submit(*given))[1])
+    tasks = [(number,) for number in range(64)]
+    assert list(map_each(lambda number: number, tasks, work)) == list(range(64))
+    assert len(submitted) == {1: 0, 2 * SERIAL_WORK: 2, 200 * SERIAL_WORK: 64}[work]

@@ -146,7 +146,7 @@ class _Model(ABC):
     """A quadratic and a price on x, which takes two ways to its minimiser.
 
     The active set needs one to three factorisations where it starts well. Where it does not, the interior
-    point takes over, which needs no luck, but twenty of them: a large model is left at a point below the start.
+    point takes over, which needs no luck, but some twenty of them: a large model ends below its start.
     """
 
     def __init__(self, hessian: Band | Dense, linear: FloatArray, slack: FloatArray) -> None:
@@ -374,7 +374,10 @@ class HeightModel(_Model):
         self._spread_into(spread, signs, carried)
         pull = self.hessian @ spread
         eliminated = self.faces.solve(is_free, np.column_stack([pull, -self.linear]))
-        gives, alone = eliminated[:, :-1], eliminated[:, -1]  # of free entries, to each height and of themselves
+        gives, alone = (
+            eliminated[:, :-1],
+            eliminated[:, -1],
+        )  # of free entries, to each height and of themselves
         heights = np.zeros(len(self.slack))
         if len(carried):
             right = -(spread.T @ self.linear) - pull.T @ alone - self.slack[carried]
