@@ -44,9 +44,8 @@ _SOFT_TOL, _SOFT_TOL_OF_MANY = 3e-3, 1e-2
 _LEAST_SHARE = 1e-4  # of the largest imbalance, squared, that a group is held by
 _REST = 1e-3  # of the damping of single atoms: holds what neighbours do alike
 _FIRST_DAMPING = 0.3  # measured: fewest passes in all
-_STAGE_DAMPING = (
-    1e-3  # with many groups, at least, where a sharper or finer stage begins: the last model is off
-)
+# With many groups, at least, where a sharper or finer stage begins: the model of the last one is off there.
+_STAGE_DAMPING = 1e-3
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,10 @@ def _centre(gap: float, ahead: float, n_boxed: int) -> float:
 class Inside(Protocol):
     """A point inside of what binds at the minimiser."""
 
+    @classmethod
+    def at(cls, x: FloatArray, slack: FloatArray, size: float) -> Self:
+        """Start at x, `size` away from what may bind."""
+
     @property
     def gap(self) -> float:
         """Complementarity that is left."""

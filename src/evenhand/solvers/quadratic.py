@@ -8,6 +8,7 @@ as in Phi, (n_constraints, n_groups), and H is over Phi raveled.
 
 from abc import ABC, abstractmethod
 from functools import singledispatch
+from typing import ClassVar
 
 import numpy as np
 
@@ -149,6 +150,8 @@ class _Model(ABC):
     point takes over, which needs no luck, but some twenty of them: a large model ends below its start.
     """
 
+    interior: ClassVar[type[Inside]]  # the states of its interior point
+
     def __init__(self, hessian: Band | Dense, linear: FloatArray, slack: FloatArray) -> None:
         self.hessian, self.linear, self.slack = hessian, linear, slack
         self.faces = PartialSolver(hessian)
@@ -157,10 +160,6 @@ class _Model(ABC):
     def by_active_set(self, start: FloatArray) -> tuple[FloatArray, bool]:
         """Where the faces that it tries end, not above the start, and whether that is the minimiser."""
 
-    @abstractmethod
-    def inside(self, start: FloatArray) -> Inside:
-        """Where the interior point starts."""
-
     def solve(self, start: FloatArray) -> FloatArray:
         """The minimiser; of a large model perhaps a point on the way to it, or `start` if none was found."""
         found, is_lowest = self.by_active_set(start)
@@ -168,7 +167,7 @@ class _Model(ABC):
 
     def by_interior_point(self, start: FloatArray) -> FloatArray:
         """The minimiser, by Mehrotra's method; once close, the active set is asked again."""
-        state = self.inside(start)
+        state = self.interior.at(start, self.slack, max(float(np.abs(start).max()), _FIRST_SIZE))
         first_gap = max(state.gap, _TINY)
         crossings = list(_CROSSINGS)
         for _ in range(_INTERIOR_STEPS):
@@ -196,9 +195,7 @@ class AbsoluteModel(_Model):
     is good for other rows it may take hundreds, each of which binds or frees one entry.
     """
 
-    def inside(self, start: FloatArray) -> AbsoluteState:
-        """Where the interior point starts."""
-        return AbsoluteState.at(start, self.slack, max(float(np.abs(start).max()), _FIRST_SIZE))
+    interior = AbsoluteState
 
     def by_active_set(self, start: FloatArray) -> tuple[FloatArray, bool]:
         """The minimiser, or a point below `start` on the way to it, or `start` if floats know none."""
@@ -300,9 +297,7 @@ class HeightModel(_Model):
     six, but guesses can go in circles, or ever farther away.
     """
 
-    def inside(self, start: FloatArray) -> HeightState:
-        """Where the interior point starts."""
-        return HeightState.at(start, self.slack, max(float(np.abs(start).max()), _FIRST_SIZE))
+    interior = HeightState
 
     def by_active_set(self, start: FloatArray) -> tuple[FloatArray, bool]:
         """The minimiser; else the lowest of the guesses, cut off at their heights, and of `start`."""
@@ -374,10 +369,7 @@ class HeightModel(_Model):
         self._spread_into(spread, signs, carried)
         pull = self.hessian @ spread
         eliminated = self.faces.solve(is_free, np.column_stack([pull, -self.linear]))
-        gives, alone = (
-            eliminated[:, :-1],
-            eliminated[:, -1],
-        )  # of free entries, to each height and of themselves
+        gives, alone = eliminated[:, :-1], eliminated[:, -1]  # of free entries: for each height, and alone
         heights = np.zeros(len(self.slack))
         if len(carried):
             right = -(spread.T @ self.linear) - pull.T @ alone - self.slack[carried]
