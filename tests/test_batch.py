@@ -353,13 +353,17 @@ def test_faces_near_the_first_are_solved_for_several_columns_at_once(kind):
     solver = PartialSolver(kind(hessian))
     for share in (0.0, 0.1, 0.1, 0.1):
         is_free = first ^ (rng.random(40) < share)
-        found, places = solver.solve(is_free, right), np.flatnonzero(is_free)
-        np.testing.assert_allclose(
-            found[places], np.linalg.solve(hessian[np.ix_(places, places)], right[places]), atol=1e-9
-        )
-        assert not found[~is_free].any()
-        np.testing.assert_allclose(solver.solve(is_free, right[:, 0]), found[:, 0], atol=1e-12)
+        places, halfway = np.flatnonzero(is_free), solver.halve(is_free, right)
+        best = np.zeros((40, 3))
+        best[places] = np.linalg.solve(hessian[np.ix_(places, places)], right[places])
+        for column, unit in enumerate(np.eye(3)):
+            np.testing.assert_allclose(halfway.solution(unit), best[:, column], atol=1e-9)
+        np.testing.assert_allclose(halfway.products(), right.T @ best, atol=1e-8)
+        np.testing.assert_allclose(solver.solve(is_free, right[:, 0]), best[:, 0], atol=1e-9)
     assert solver.n_factors == 1
+    assert not solver.halve(np.zeros(40, bool), right).solution(np.ones(3)).any()
+    solver = PartialSolver(kind(hessian))
+    assert not solver.solve(np.zeros(40, bool), right[:, 0]).any()
 
 
 @pytest.mark.parametrize("seed", range(4))

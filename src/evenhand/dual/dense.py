@@ -59,9 +59,12 @@ class Dense:
         return Dense(values[:, None] * self.entries * values)
 
     def between(self, rows: IntArray, columns: IntArray) -> FloatArray:
-        """The entries at some rows and columns."""
-        upper = np.minimum(rows[:, None], columns), np.maximum(rows[:, None], columns)
-        entries: FloatArray = self.entries[upper]
+        """The entries at some rows and at some columns, which rise."""
+        entries = np.empty((len(rows), len(columns)))  # row by row: a fraction of the time of all at once
+        before = np.searchsorted(columns, rows)
+        for found, row, left in zip(entries, rows, before, strict=True):
+            found[:left] = self.entries[columns[:left], row]
+            self.entries[row].take(columns[left:], out=found[left:], mode="clip")
         return entries
 
     def factor(self) -> Factor:

@@ -7,6 +7,7 @@ as in Phi, (n_constraints, n_groups), and H is over Phi raveled.
 """
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from functools import singledispatch
 from typing import ClassVar
 
@@ -23,6 +24,7 @@ _LENGTHS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01)  # of a step within a face
 _LARGE, _MOST_FACTORS = 1000, 3  # of a large face: the next Newton step is then the better way
 _NEAR = 0.3  # of the factorised entries: faces that differ in more are factorised anew
 _GUESSES = 15
+_FEW_MOVED = 0.2  # of the entries: of fewer that changed their place the rows of H are added up
 _INTERIOR_STEPS = 50
 _RELATIVE_GAP = 1e-10
 _CROSSINGS = (1e-3, 1e-6)  # relative gaps at which the interior point asks the active set again
@@ -52,32 +54,36 @@ class PartialSolver:
         self.products = np.empty((0, 0))
 
     def solve(self, is_free: BoolArray, right: FloatArray) -> FloatArray:
-        """The solution where only the free entries move, for one c or for each column of an array."""
-        places, move = np.flatnonzero(is_free), np.zeros(right.shape)
-        if not len(places):
-            return move
+        """The solution where only the free entries move."""
+        return self.halve(is_free, right[:, None]).solution(np.ones(1))
+
+    def halve(self, is_free: BoolArray, right: FloatArray) -> "Halfway":
+        """Half of the way to the solutions for all columns of `right`."""
+        places = np.flatnonzero(is_free)
         others = np.setxor1d(places, self.base, assume_unique=True)  # bound ones of the base, and new ones
         if self.factor is None or len(others) > _NEAR * len(self.base):
-            self.factor = self.hessian.factor_at(places)
+            self.factor = self.hessian.factor_at(places) if len(places) else None
             self._restart(places)
             self.n_factors += 1
             others = others[:0]
-        found = self.factor.halfway(right[self.base])
+        if self.factor is None:
+            return Halfway(self, is_free, right, right[:0], right[:0], others[:0], right[:0])
+        first = found = self.factor.halfway(right[self.base])
+        added = others[is_free[others]]
+        sizes = right[:0]
         if len(others):
             rows = self._eliminated(others, self.factor)
             is_new = is_free[others]
             corner = -self.products[np.ix_(rows, rows)]
-            corner[np.ix_(is_new, is_new)] += self.hessian.between(others[is_new], others[is_new])
-            known = -(self.halfway @ found)[rows]
-            known[is_new] += right[others[is_new]]
-            sizes = np.linalg.solve(corner, known)
-            shares = np.zeros((len(self.halfway), *right.shape[1:]))
+            corner[np.ix_(is_new, is_new)] += self.hessian.between(added, added)
+            known = -(self.halfway @ first)[rows]
+            known[is_new] += right[added]
+            sizes = np.asarray(np.linalg.solve(corner, known), float)
+            shares = np.zeros((len(self.halfway), right.shape[1]))
             shares[rows] = sizes
-            found = found - self.halfway.T @ shares
-            move[others[is_new]] = sizes[is_new]
-        move[self.base] = self.factor.rest(found)
-        move[~is_free] = 0.0
-        return move
+            found = first - self.halfway.T @ shares
+            sizes = sizes[is_new]
+        return Halfway(self, is_free, right, first, found, added, sizes)
 
     def _eliminated(self, entries: IntArray, factor: Factor) -> IntArray:
         """Where `L^-1 b` of each entry is kept.
@@ -98,6 +104,33 @@ class PartialSolver:
             self.products = np.block([[self.products, across], [across.T, added @ added.T]])
         rows: IntArray = self.order[entries]
         return rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Halfway:
+    """Solutions of `H x = c` for several c on a face, up to the second half of a factor's solve."""
+
+    solver: PartialSolver
+    is_free: BoolArray
+    right: FloatArray  # the columns c, (size, n_columns)
+    first: FloatArray  # L^-1 c over the base
+    found: FloatArray  # the same, with bound and new entries eliminated
+    added: IntArray  # free entries that are not in the base
+    sizes: FloatArray  # of their solutions
+
+    def products(self) -> FloatArray:
+        """`c^T x` of every c with the solution of every other, (n_columns, n_columns)."""
+        inner: FloatArray = self.first.T @ self.found + self.right[self.added].T @ self.sizes
+        return inner
+
+    def solution(self, weights: FloatArray) -> FloatArray:
+        """The solution of `sum_k weights_k c_k`."""
+        x = np.zeros(len(self.right))
+        if self.solver.factor is not None:
+            x[self.solver.base] = self.solver.factor.rest(self.found @ weights)
+            x[self.added] = self.sizes @ weights
+            x[~self.is_free] = 0.0
+        return x
 
 
 @singledispatch
@@ -299,6 +332,11 @@ class HeightModel(_Model):
 
     interior = HeightState
 
+    def __init__(self, hessian: Band | Dense, linear: FloatArray, slack: FloatArray) -> None:
+        super().__init__(hessian, linear, slack)
+        self.signs = np.zeros(len(linear))  # of the entries at a height in the last guess, and H S of them
+        self.pull = np.zeros((len(linear), len(slack)))
+
     def by_active_set(self, start: FloatArray) -> tuple[FloatArray, bool]:
         """The minimiser; else the lowest of the guesses, cut off at their heights, and of `start`."""
         lowest, least = start, self._value(start)
@@ -362,21 +400,40 @@ class HeightModel(_Model):
 
     def _solve_at(self, places: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Entries at a height are one unknown for each group; the free ones are eliminated first."""
-        at_height, is_free = np.abs(places) == 1.0, places == 0.0
-        signs = self._by_group(np.where(at_height, places, 0.0))
-        carried = np.flatnonzero((signs != 0.0).any(axis=0))  # groups with a height
-        spread = np.zeros((len(places), len(carried)))  # x = spread @ heights + free entries
-        self._spread_into(spread, signs, carried)
-        pull = self.hessian @ spread
-        eliminated = self.faces.solve(is_free, np.column_stack([pull, -self.linear]))
-        gives, alone = eliminated[:, :-1], eliminated[:, -1]  # of free entries: for each height, and alone
+        signs = np.where(np.abs(places) == 1.0, places, 0.0)
+        carried = np.flatnonzero(self._by_group(signs).any(axis=0))  # groups with a height
+        pull = self._pull(signs)[:, carried]
+        halfway = self.faces.halve(places == 0.0, np.column_stack([pull, -self.linear]))
         heights = np.zeros(len(self.slack))
         if len(carried):
-            right = -(spread.T @ self.linear) - pull.T @ alone - self.slack[carried]
-            heights[carried] = np.linalg.solve(spread.T @ pull - pull.T @ gives, right)
-        return (spread - gives) @ heights[carried] + alone, heights
+            inner = halfway.products()
+            right = (
+                -(self._sums(signs, self.linear[:, None])[carried, 0] + inner[:-1, -1]) - self.slack[carried]
+            )
+            heights[carried] = np.linalg.solve(self._sums(signs, pull)[carried] - inner[:-1, :-1], right)
+        free = halfway.solution(np.append(-heights[carried], 1.0))
+        return (self._by_group(signs) * heights).ravel() + free, heights
 
-    def _spread_into(self, spread: FloatArray, signs: FloatArray, carried: IntArray) -> None:
-        blocks = spread.reshape(*signs.shape, len(carried))
-        for column, group in enumerate(carried):
-            blocks[:, group, column] = signs[:, group]
+    def _pull(self, signs: FloatArray) -> FloatArray:
+        """`H S`, where `S @ heights` are entries at a height; from the last one where few signs differ."""
+        moved = np.flatnonzero(signs != self.signs)
+        if len(moved) > _FEW_MOVED * len(signs):
+            self.pull = self.hessian @ self._spread(signs)
+        elif len(moved):
+            rows = self.hessian.between(moved, np.arange(len(signs)))
+            self.pull = self.pull + rows.T @ self._spread(signs - self.signs)[moved]
+        self.signs = signs
+        return self.pull
+
+    def _spread(self, signs: FloatArray) -> FloatArray:
+        """Entries in the column of their group, (size, n_groups)."""
+        n_groups = len(self.slack)
+        spread = np.zeros((len(signs), n_groups))
+        spread[np.arange(len(signs)), np.arange(len(signs)) % n_groups] = signs
+        return spread
+
+    def _sums(self, signs: FloatArray, values: FloatArray) -> FloatArray:
+        """`S^T values`: sums over the entries at the height of each group, (n_groups, n_columns)."""
+        signed = (signs[:, None] * values).reshape(-1, len(self.slack), values.shape[1])
+        sums: FloatArray = signed.sum(axis=0)
+        return sums
