@@ -21,7 +21,8 @@ from evenhand.dual.partial_curvature import hessian_at
 from evenhand.exceptions import ConvergenceWarning
 from evenhand.solvers import Auto, Batch, Lbfgs, Status, make_solver, quadratic, run, solve_lp
 from evenhand.solvers.batch import binding_groups
-from evenhand.solvers.quadratic import AbsoluteModel, HeightModel, PartialSolver, solve_model
+from evenhand.solvers.faces import PartialSolver
+from evenhand.solvers.quadratic import AbsoluteModel, HeightModel, solve_model
 from tests.problems import NOTIONS, make_problem, plain_distance, random_problem
 
 LOADERS = {"law": load_law_school, "communities": load_communities, "adult": load_adult}

@@ -7,22 +7,21 @@ as in Phi, (n_constraints, n_groups), and H is over Phi raveled.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from functools import singledispatch
 from typing import ClassVar
 
 import numpy as np
 
 from evenhand._utils.typing import BoolArray, FloatArray, IntArray
-from evenhand.dual.band import Band, Factor
+from evenhand.dual.band import Band
 from evenhand.dual.dense import Dense
 from evenhand.dual.parity import L1Norm, Norm, SupNorm
+from evenhand.solvers.faces import PartialSolver
 from evenhand.solvers.interior import AbsoluteState, HeightState, Inside
 
 _FACE_STEPS = 15
 _LENGTHS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01)  # of a step within a face
 _LARGE, _MOST_FACTORS = 1000, 3  # of a large face: the next Newton step is then the better way
-_NEAR = 0.3  # of the factorised entries: faces that differ in more are factorised anew
 _GUESSES = 15
 _FEW_MOVED = 0.2  # of the entries: of fewer that changed their place the rows of H are added up
 _INTERIOR_STEPS = 50
@@ -31,106 +30,6 @@ _CROSSINGS = (1e-3, 1e-6)  # relative gaps at which the interior point asks the 
 _FIRST_SIZE = 0.1  # costs are of order one, and so are the multipliers worth starting from
 _SETTLED = 1e-9  # of the slopes: an entry that wants less does not move
 _TINY = 1e-300
-
-
-class PartialSolver:
-    """Solves `H x = c` where only some entries of x may move and the others stay zero.
-
-    Faces of one model differ in few entries. The first one is factorised, `H = L L^T`, and those near it are
-    solved by elimination of what is bound and what is new: each such entry b costs one `L^-1 b`, once, and k
-    of them a small system.
-    """
-
-    def __init__(self, hessian: Band | Dense) -> None:
-        self.hessian = hessian
-        self.factor: Factor | None = None
-        self.n_factors = 0
-        self._restart(np.empty(0, np.int64))
-
-    def _restart(self, base: IntArray) -> None:
-        self.base = base
-        self.order: IntArray = np.full(self.hessian.size, -1)  # in which entries were eliminated; -1: not yet
-        self.halfway = np.empty((0, len(base)))  # L^-1 b of each, in that order, and their inner products
-        self.products = np.empty((0, 0))
-
-    def solve(self, is_free: BoolArray, right: FloatArray) -> FloatArray:
-        """The solution where only the free entries move."""
-        return self.halve(is_free, right[:, None]).solution(np.ones(1))
-
-    def halve(self, is_free: BoolArray, right: FloatArray) -> "Halfway":
-        """Half of the way to the solutions for all columns of `right`."""
-        places = np.flatnonzero(is_free)
-        others = np.setxor1d(places, self.base, assume_unique=True)  # bound ones of the base, and new ones
-        if self.factor is None or len(others) > _NEAR * len(self.base):
-            self.factor = self.hessian.factor_at(places) if len(places) else None
-            self._restart(places)
-            self.n_factors += 1
-            others = others[:0]
-        if self.factor is None:
-            return Halfway(self, is_free, right, right[:0], right[:0], others[:0], right[:0])
-        first = found = self.factor.halfway(right[self.base])
-        added = others[is_free[others]]
-        sizes = right[:0]
-        if len(others):
-            rows = self._eliminated(others, self.factor)
-            is_new = is_free[others]
-            corner = -self.products[np.ix_(rows, rows)]
-            corner[np.ix_(is_new, is_new)] += self.hessian.between(added, added)
-            known = -(self.halfway @ first)[rows]
-            known[is_new] += right[added]
-            sizes = np.asarray(np.linalg.solve(corner, known), float)
-            shares = np.zeros((len(self.halfway), right.shape[1]))
-            shares[rows] = sizes
-            found = first - self.halfway.T @ shares
-            sizes = sizes[is_new]
-        return Halfway(self, is_free, right, first, found, added, sizes)
-
-    def _eliminated(self, entries: IntArray, factor: Factor) -> IntArray:
-        """Where `L^-1 b` of each entry is kept.
-
-        Its row b of H over the base is taken for a new one, and a unit for one of the base itself.
-        """
-        missing = entries[self.order[entries] < 0]
-        if len(missing):
-            borders = np.zeros((len(missing), len(self.base)))
-            place = np.searchsorted(self.base, missing)
-            is_bound = np.isin(missing, self.base)
-            borders[is_bound, place[is_bound]] = 1.0
-            borders[~is_bound] = self.hessian.between(missing[~is_bound], self.base)
-            added = factor.halfway(borders.T).T
-            across = self.halfway @ added.T
-            self.order[missing] = len(self.halfway) + np.arange(len(missing))
-            self.halfway = np.concatenate([self.halfway, added])
-            self.products = np.block([[self.products, across], [across.T, added @ added.T]])
-        rows: IntArray = self.order[entries]
-        return rows
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Halfway:
-    """Solutions of `H x = c` for several c on a face, up to the second half of a factor's solve."""
-
-    solver: PartialSolver
-    is_free: BoolArray
-    right: FloatArray  # the columns c, (size, n_columns)
-    first: FloatArray  # L^-1 c over the base
-    found: FloatArray  # the same, with bound and new entries eliminated
-    added: IntArray  # free entries that are not in the base
-    sizes: FloatArray  # of their solutions
-
-    def products(self) -> FloatArray:
-        """`c^T x` of every c with the solution of every other, (n_columns, n_columns)."""
-        inner: FloatArray = self.first.T @ self.found + self.right[self.added].T @ self.sizes
-        return inner
-
-    def solution(self, weights: FloatArray) -> FloatArray:
-        """The solution of `sum_k weights_k c_k`."""
-        x = np.zeros(len(self.right))
-        if self.solver.factor is not None:
-            x[self.solver.base] = self.solver.factor.rest(self.found @ weights)
-            x[self.added] = self.sizes @ weights
-            x[~self.is_free] = 0.0
-        return x
 
 
 @singledispatch
