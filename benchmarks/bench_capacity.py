@@ -37,7 +37,7 @@ N_ATOMS, BETA, ROUNDS = 201, 10_000.0, 20
 KERNEL_ROWS, GROUPS_TRIED = 100_000, (2, 4, 8, 16)
 CLUSTER_ROWS, N_PARTITIONS, WORKERS = (8_000, 4_000_000), 4, (1, 2, 4)
 FIT_ROWS = 10_000_000
-SAMPLE_ROWS = 1_250_000  # an eighth of 10^7 rows, which a cluster's driver solves first
+SAMPLE_ROWS = 1_250_000  # of two groups, which the driver of a cluster gathers and solves first
 NAMES = {"scores": "score", "group_proba": ["a", "b"]}
 Found = dict[str, Any]
 

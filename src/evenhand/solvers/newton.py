@@ -32,7 +32,7 @@ _STEEP, _FARTHEST = 0.5, 64.0  # share of the first slope at which a whole step 
 _LEVEL = 0.25  # share of the first slope at which a length is good enough
 FAST = 0.3  # factor by which a step should cut the error; a worse one asks for a better Hessian
 _LEAST_DAMPING, _DAMPING_FACTOR = 1e-2, 6.0  # measured: fewest passes in all
-_SLIGHTLY_MORE = np.array([1.0, 6.0, 36.0])  # of a damping with which no point below was found
+_SLIGHTLY_MORE = _DAMPING_FACTOR ** np.arange(3)  # times a damping with which no point below was found
 _MOST_DAMPING = 1e6  # steps are then too short to matter: the solver has stalled
 
 

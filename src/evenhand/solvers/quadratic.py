@@ -301,15 +301,12 @@ class HeightModel(_Model):
         """Entries at a height are one unknown for each group; the free ones are eliminated first."""
         signs = np.where(np.abs(places) == 1.0, places, 0.0)
         carried = np.flatnonzero(self._by_group(signs).any(axis=0))  # groups with a height
-        pull = self._pull(signs)[:, carried]
-        halfway = self.faces.halve(places == 0.0, np.column_stack([pull, -self.linear]))
+        columns = np.column_stack([self._pull(signs)[:, carried], -self.linear])
+        halfway = self.faces.halve(places == 0.0, columns)
         heights = np.zeros(len(self.slack))
         if len(carried):
-            inner = halfway.products()
-            right = (
-                -(self._sums(signs, self.linear[:, None])[carried, 0] + inner[:-1, -1]) - self.slack[carried]
-            )
-            heights[carried] = np.linalg.solve(self._sums(signs, pull)[carried] - inner[:-1, :-1], right)
+            system = self._sums(signs, columns)[carried] - halfway.products()[:-1]
+            heights[carried] = np.linalg.solve(system[:, :-1], system[:, -1] - self.slack[carried])
         free = halfway.solution(np.append(-heights[carried], 1.0))
         return (self._by_group(signs) * heights).ravel() + free, heights
 
