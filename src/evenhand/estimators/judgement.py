@@ -7,12 +7,13 @@ from scipy.stats import norm as normal
 from scipy.stats import t as student
 
 from evenhand._utils.typing import FloatArray
-from evenhand.dual.operators import L1Norm
+from evenhand.dual.operators import Identity, L1Norm
 from evenhand.dual.step import ParityStep
 from evenhand.estimators.chance import constraint_rows, distances, draw_jackknife, norms, root_mean_square
 
 NOISE_SHARE = 0.6  # of the squared noise that is taken off
 LEAST_OVERFIT = 0.75  # share of the noise: a few fits may happen to agree
+HIDDEN = 1.28  # standard deviations of the noise that a distance has to show to be seen: nine times in ten
 FARTHEST = 0.75  # of what the farthest of several is beyond each: it is farthest in part by chance
 
 
@@ -73,8 +74,12 @@ class Shown:
 
 
 def adds_up(step: ParityStep) -> bool:
-    """Whether the distance of the step is a sum of gaps, to each of which chance adds."""
-    return isinstance(step.make_parity().norm, L1Norm)
+    """Whether the distance of the step is a sum over atoms, each of which has a chance of its own.
+
+    Sums along a distribution function ("w1") share theirs, and are off as the largest of them is.
+    """
+    parity = step.make_parity()
+    return isinstance(parity.norm, L1Norm) and isinstance(parity.operator, Identity)
 
 
 def judge(step: ParityStep, shown: Shown, share: FloatArray, n_apart: int) -> Judgement:
@@ -111,7 +116,9 @@ def _of_sum(
     of_maps = root_mean_square(distances(step, draw_jackknife(by_probability.of_maps)))
     not_own = norms(step, constraint_rows(step, shown.gaps) - shown.own)
     wrong = np.sqrt(np.maximum(not_own**2 - (noise**2 - of_features**2), 0.0))
-    beyond = np.sqrt(wrong**2 + of_features**2 + of_maps**2)
+    hidden = hidden_by_chance(distances(step, shown.noise))
+    bent = np.maximum(np.hypot(of_features, of_maps), LEAST_OVERFIT * hidden)
+    beyond = np.hypot(wrong, bent)
     draws = constraint_rows(step, shown.noise) / np.maximum(noise, np.finfo(float).tiny)[:, None]
 
     def drawn(size: FloatArray) -> FloatArray:
@@ -120,7 +127,25 @@ def _of_sum(
 
     # The estimate is off by the chance of these rows, and new people by what is beyond them.
     spread = drawn(np.hypot(noise, beyond)).std(axis=0)
-    return drawn(wrong).mean(axis=0), drawn(beyond).mean(axis=0), spread
+    return drawn(wrong).mean(axis=0), np.maximum(drawn(beyond).mean(axis=0), hidden), spread
+
+
+def hidden_by_chance(draws: FloatArray) -> FloatArray:
+    """Distance that is not seen among draws of the noise's distances, (n_draws, n_groups), on as many rows.
+
+    With a distance V rows show about `sqrt(noise^2 + V^2)`, which is seen where chance alone hardly shows as
+    much. The noise of one gap hides distances of its own size, that of a sum of many, which hardly varies,
+    about half of that.
+
+    >>> gaps = np.abs(np.random.default_rng(0).standard_normal((1000, 100)))
+    >>> one, many = gaps[:, :1], gaps.mean(axis=1, keepdims=True)
+    >>> (hidden_by_chance(one) / root_mean_square(one)).round(1)
+    array([1.])
+    >>> (hidden_by_chance(many) / root_mean_square(many)).round(1)
+    array([0.5])
+    """
+    noise = root_mean_square(draws)
+    return np.minimum(np.sqrt((noise + HIDDEN * draws.std(axis=0)) ** 2 - noise**2), noise)
 
 
 def _mean_of_largest(count: int) -> float:
