@@ -131,13 +131,13 @@ def _of_sum(
 
 
 def hidden_by_chance(draws: FloatArray) -> FloatArray:
-    """Distance that is not seen among draws of the noise's distances, (n_draws, n_groups), on as many rows.
+    """The distance that chance hides on these rows, from draws of what it shows there, (n_draws, n_groups).
 
     With a distance V rows show about `sqrt(noise^2 + V^2)`, which is seen where chance alone hardly shows as
     much. The noise of one gap hides distances of its own size, that of a sum of many, which hardly varies,
-    about half of that.
+    about half of that; more than the noise is never said to be hidden.
 
-    >>> gaps = np.abs(np.random.default_rng(0).standard_normal((1000, 100)))
+    >>> gaps = np.abs(np.random.default_rng(0).standard_normal((1000, 50)))
     >>> one, many = gaps[:, :1], gaps.mean(axis=1, keepdims=True)
     >>> (hidden_by_chance(one) / root_mean_square(one)).round(1)
     array([1.])
@@ -145,7 +145,8 @@ def hidden_by_chance(draws: FloatArray) -> FloatArray:
     array([0.5])
     """
     noise = root_mean_square(draws)
-    return np.minimum(np.sqrt((noise + HIDDEN * draws.std(axis=0)) ** 2 - noise**2), noise)
+    hidden: FloatArray = np.minimum(np.sqrt((noise + HIDDEN * draws.std(axis=0)) ** 2 - noise**2), noise)
+    return hidden
 
 
 def _mean_of_largest(count: int) -> float:

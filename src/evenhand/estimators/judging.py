@@ -14,6 +14,22 @@ So a group's distance for new people is about `sqrt(V^2 + overfit^2)`, `V^2 = me
 all of the noise is taken off: a part of it is fitted by the models, and so not in what was measured. V is
 taken to be no less than the distance on the rows of the fits: where it was measured smaller, that was luck.
 Of several strata, or more than two groups, each may be the farthest: something is added for that.
+
+That is for a distance that is one gap, the largest. Total variation adds up the gaps of all atoms, and with
+them the chance of each: it shows as much by chance as the largest gap is, and differences of fits that are
+measured by the labels are mostly noise. What new people see has parts there that are known one by one:
+
+- the gaps that the fits leave on their own rows, as a vector;
+- the chance of the rows' features. A step fits all of it away, so that new people see as much the other way:
+  it is drawn from the rows by their group probabilities;
+- the chance of the labels as far as the maps took it over: what one and the same policy shows by the
+  probabilities of each fit, scaled as in the jackknife;
+- what is wrong with the models: what held-out rows show beyond the gaps of the fits' own rows, less the
+  chance of labels, `noise^2 - features^2`. The chance of features is not in it, since it cancels over folds.
+
+The last three add up as squares, to the size of a noise that is drawn and added to the first, atom by atom.
+The second and third together, and all of it, are taken to be no less than chance could hide on these rows.
+`evenhand.estimators.judgement` has both ways.
 """
 
 from collections.abc import Sequence
