@@ -11,7 +11,7 @@ from evenhand.dual.operators import Identity, L1Norm
 from evenhand.dual.step import ParityStep
 from evenhand.estimators.chance import constraint_rows, distances, draw_jackknife, norms, root_mean_square
 
-NOISE_SHARE = 0.6  # of the squared noise that is taken off
+NOISE_SHARE = 0.6  # of the squared noise that is taken off, where it is of one gap
 LEAST_OVERFIT = 0.75  # share of the noise: a few fits may happen to agree
 HIDDEN = 1.28  # standard deviations of the noise that a distance has to show to be seen: nine times in ten
 FARTHEST = 0.75  # of what the farthest of several is beyond each: it is farthest in part by chance
@@ -69,7 +69,7 @@ class Shown:
     own_distances: FloatArray  # of these, on average over the fits, (n_groups,)
     of_fits: FloatArray  # gaps of all rows, of each fit
     noise: FloatArray  # draws of the gaps by chance
-    noise_share: float  # of the squared noise that is in what was measured, where the norm is one gap's size
+    known_by_proba: bool  # chance is then of features alone, and that the step has fitted away
     by_probability: ByProbability | None  # where the norm adds up gaps
 
 
@@ -102,7 +102,8 @@ def _of_largest(
     No less is expected than chance would hide on these rows.
     """
     overfit = draw_jackknife(shown.of_fits)
-    systematic = np.sqrt(np.maximum(measured**2 - shown.noise_share * noise**2, 0.0))
+    taken_off = 0.0 if shown.known_by_proba else NOISE_SHARE * noise**2
+    systematic = np.sqrt(np.maximum(measured**2 - taken_off, 0.0))
     bent = np.maximum(root_mean_square(distances(step, overfit)), LEAST_OVERFIT * noise)
     alone = np.maximum(np.hypot(np.maximum(systematic, shown.own_distances), bent), noise)
     return systematic, alone, distances(step, shown.gaps + shown.noise + overfit).std(axis=0)
@@ -115,7 +116,8 @@ def _of_sum(
     of_features = np.minimum(root_mean_square(distances(step, by_probability.noise)), noise)
     of_maps = root_mean_square(distances(step, draw_jackknife(by_probability.of_maps)))
     not_own = norms(step, constraint_rows(step, shown.gaps) - shown.own)
-    wrong = np.sqrt(np.maximum(not_own**2 - (noise**2 - of_features**2), 0.0))
+    taken_off = 0.0 if shown.known_by_proba else noise**2
+    wrong = np.sqrt(np.maximum(not_own**2 - taken_off, 0.0))
     hidden = hidden_by_chance(distances(step, shown.noise))
     bent = np.maximum(np.hypot(of_features, of_maps), LEAST_OVERFIT * hidden)
     beyond = np.hypot(wrong, bent)

@@ -25,7 +25,7 @@ measured by the labels are mostly noise. What new people see has parts there tha
 - the chance of the labels as far as the maps took it over: what one and the same policy shows by the
   probabilities of each fit, scaled as in the jackknife;
 - what is wrong with the models: what held-out rows show beyond the gaps of the fits' own rows, less the
-  chance of labels, `noise^2 - features^2`. The chance of features is not in it, since it cancels over folds.
+  noise. All of it is taken off: the models fit little of what differs from atom to atom.
 
 The last three add up as squares, to the size of a noise that is drawn and added to the first, atom by atom.
 The second and third together, and all of it, are taken to be no less than chance could hide on these rows.
@@ -46,7 +46,7 @@ from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.step import ParityStep
 from evenhand.estimators.chance import draw_noise, find_gaps, norms
 from evenhand.estimators.judged_rows import JudgedRows
-from evenhand.estimators.judgement import NOISE_SHARE, ByProbability, Judgement, Shown, adds_up, judge
+from evenhand.estimators.judgement import ByProbability, Judgement, Shown, adds_up, judge
 from evenhand.estimators.share_search import LEAST_SHARE, ShareSearch
 from evenhand.metrics.measure import ScoredRows
 from evenhand.metrics.membership import Membership
@@ -185,8 +185,7 @@ class Judge:
                 own_distances=np.mean([norms(self.step, each.T) for each in violations], axis=0),
                 of_fits=np.array(of_fits),
                 noise=self.noise,
-                # By probabilities chance is in the features alone, and that the step has fitted away.
-                noise_share=0.0 if members.by_proba else NOISE_SHARE,
+                known_by_proba=members.by_proba,
                 by_probability=self._count_by_probability(pmf) if adds_up(self.step) else None,
             )
         return judge(self.step, shown, share, n_apart=int(_constrained_together(self.step).max()) + 1)
