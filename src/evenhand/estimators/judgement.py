@@ -57,7 +57,8 @@ class ByProbability:
     """Held-out rows that count in each group by its probability: chance is then of their features alone."""
 
     of_maps: FloatArray  # gaps by the probabilities of each fit, of the same predictions
-    noise: FloatArray  # draws of the gaps by chance
+    noise: FloatArray  # draws of the gaps by chance, of the same rows as those by known groups
+    bent: FloatArray  # the same draws for what the fits bend to their own rows, on average over the fits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,11 +114,12 @@ def _of_sum(
     step: ParityStep, shown: Shown, by_probability: ByProbability, noise: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The same where the norm adds up gaps, and chance adds to each of them."""
-    of_features = np.minimum(root_mean_square(distances(step, by_probability.noise)), noise)
+    follows = _slopes(shown.noise, by_probability.noise)
+    of_features = root_mean_square(distances(step, follows * by_probability.noise))
     of_maps = root_mean_square(distances(step, draw_jackknife(by_probability.of_maps)))
     not_own = norms(step, constraint_rows(step, shown.gaps) - shown.own)
-    taken_off = 0.0 if shown.known_by_proba else noise**2
-    wrong = np.sqrt(np.maximum(not_own**2 - taken_off, 0.0))
+    uncancelled = root_mean_square(distances(step, shown.noise - follows * by_probability.bent))
+    wrong = np.sqrt(np.maximum(not_own**2 - uncancelled**2, 0.0))
     hidden = hidden_by_chance(distances(step, shown.noise))
     bent = np.maximum(np.hypot(of_features, of_maps), LEAST_OVERFIT * hidden)
     beyond = np.hypot(wrong, bent)
@@ -130,6 +132,17 @@ def _of_sum(
     # The estimate is off by the chance of these rows, and new people by what is beyond them.
     spread = drawn(np.hypot(noise, beyond)).std(axis=0)
     return drawn(wrong).mean(axis=0), np.maximum(drawn(beyond).mean(axis=0), hidden), spread
+
+
+def _slopes(noise: FloatArray, by_proba: FloatArray) -> FloatArray:
+    """How much the groups follow their probabilities, (n_groups, 1): 1 where these are calibrated.
+
+    From draws of both for the same rows. Where probabilities are half way to the prior, the features' chance
+    is twice of what they say.
+    """
+    both, own = (noise * by_proba).sum(axis=(0, 2)), (by_proba**2).sum(axis=(0, 2))
+    slopes: FloatArray = both / np.maximum(own, np.finfo(float).tiny)
+    return slopes[:, None]
 
 
 def hidden_by_chance(draws: FloatArray) -> FloatArray:

@@ -25,7 +25,8 @@ measured by the labels are mostly noise. What new people see has parts there tha
 - the chance of the labels as far as the maps took it over: what one and the same policy shows by the
   probabilities of each fit, scaled as in the jackknife;
 - what is wrong with the models: what held-out rows show beyond the gaps of the fits' own rows, less the
-  noise. All of it is taken off: the models fit little of what differs from atom to atom.
+  chance that is in it. That is the noise without what the fits bent to the features of their own rows, the
+  same rows over all folds: drawn together, these cancel as far as the fits agree.
 
 The last three add up as squares, to the size of a noise that is drawn and added to the first, atom by atom.
 The second and third together, and all of it, are taken to be no less than chance could hide on these rows.
@@ -106,7 +107,8 @@ class Judge:
     own_prior: bool  # the step's prior was given, and is not that of its rows
     starts: dict[int, FloatArray] = field(default_factory=dict)  # of each fold; at first, of the one before
     noise: FloatArray | None = None  # draws of the gaps by chance, (n_draws, n_groups, n_atoms)
-    noise_of_features: FloatArray | None = None  # the same, where rows count by their group probabilities
+    # the same of features alone: of held-out rows, and what fits bend to their own
+    by_features: tuple[FloatArray, FloatArray] | None = None
 
     def promise(self, confidence: float | None) -> Promise:
         """The largest tolerance that keeps epsilon for new people, or the least where none does."""
@@ -163,53 +165,54 @@ class Judge:
 
     def measure(self, share: FloatArray) -> Judgement:
         """What `share` times epsilon, asked for on the rows of the step, comes to on held-out ones."""
-        members, last = self.folds[0].scored.members, None
+        members, last, adds = self.folds[0].scored.members, None, adds_up(self.step)
         pmf = np.empty((members.n_rows, len(self.step.grid.atoms)))
-        of_fits: list[FloatArray] = []
-        violations: list[FloatArray] = []
+        of_fits, violations = list[FloatArray](), list[FloatArray]()
+        bent, first = np.zeros(()), self.noise is None
         with one_blas_thread():
             for number, fold in enumerate(self.folds):
                 if last is None or fold.rows is not last.rows:  # else the same rows have the same policy
                     policy, violation = self._fit(number, share)
                     found = policy.pmf(fold.scored.scores, fold.scored.group_proba)
                     gaps = find_gaps(found, members)
+                if adds and first:
+                    own = _count_by_proba(fold, fold.scored.group_proba, without=fold.held_out)
+                    bent = bent + draw_noise(found, own) / len(self.folds)
                 of_fits.append(gaps)
                 violations.append(violation)
                 pmf[fold.held_out] = found[fold.held_out]
                 last = fold
             if self.noise is None:
                 self.noise = draw_noise(pmf, members)
-            shown = Shown(
-                gaps=find_gaps(pmf, members),
-                own=-np.mean(violations, axis=0).T,  # a violation is everybody's distribution minus a group's
-                own_distances=np.mean([norms(self.step, each.T) for each in violations], axis=0),
-                of_fits=np.array(of_fits),
-                noise=self.noise,
-                known_by_proba=members.by_proba,
-                by_probability=self._count_by_probability(pmf) if adds_up(self.step) else None,
-            )
+            by_proba = self._count_held_out(pmf, bent) if adds else None
+            gaps = find_gaps(pmf, members)
+        shown = Shown(
+            gaps=gaps,
+            own=-np.mean(violations, axis=0).T,  # a violation is everybody's distribution minus a group's
+            own_distances=np.mean([norms(self.step, each.T) for each in violations], axis=0),
+            of_fits=np.array(of_fits),
+            noise=self.noise,
+            known_by_proba=members.by_proba,
+            by_probability=by_proba,
+        )
         return judge(self.step, shown, share, n_apart=int(_constrained_together(self.step).max()) + 1)
 
-    def _count_by_probability(self, pmf: FloatArray) -> ByProbability:
-        """Held-out predictions, (n_rows, n_atoms), of rows that count in each group by its probability."""
-        members, last = self.folds[0].scored.members, None
-        weights = np.where(
-            members.row_totals() > 0.0, 1.0 if members.weights is None else members.weights, 0.0
-        )
-        of_maps: list[FloatArray] = []
+    def _count_held_out(self, pmf: FloatArray, bent: FloatArray) -> ByProbability:
+        """Held-out predictions, (n_rows, n_atoms), of rows that count in each group by its probability.
+
+        `bent` are draws of what the fits bend to their own rows, at the first tolerance that is tried.
+        """
+        of_maps, last = list[FloatArray](), None
         proba = np.empty_like(self.folds[0].scored.group_proba)
         for fold in self.folds:
-            found = fold.scored.group_proba
             if last is None or fold.scored is not last.scored:
-                gaps = find_gaps(pmf, Membership.of_proba(members.labels, found, weights, members.strata))
+                gaps = find_gaps(pmf, _count_by_proba(fold, fold.scored.group_proba))
             of_maps.append(gaps)
-            proba[fold.held_out] = found[fold.held_out]
+            proba[fold.held_out] = fold.scored.group_proba[fold.held_out]
             last = fold
-        if self.noise_of_features is None:
-            by_proba = Membership.of_proba(members.labels, proba, weights, members.strata)
-            self.noise_of_features = self.noise if members.by_proba else draw_noise(pmf, by_proba)
-        assert self.noise_of_features is not None
-        return ByProbability(np.array(of_maps), self.noise_of_features)
+        if self.by_features is None:
+            self.by_features = draw_noise(pmf, _count_by_proba(self.folds[0], proba)), bent
+        return ByProbability(np.array(of_maps), *self.by_features)
 
     def _fit(self, number: int, share: FloatArray) -> tuple[SoftmaxPolicy, FloatArray]:
         """The policy of the fit without a fold, and the violation that it leaves on its rows."""
@@ -231,6 +234,16 @@ class Judge:
                 break
         self.starts[number] = start
         return step.policy(start), violation
+
+
+def _count_by_proba(fold: JudgedFold, proba: FloatArray, without: IntArray | None = None) -> Membership:
+    """Judged rows of known groups, which count by probabilities, (n_rows, n_groups), but some at all."""
+    members = fold.scored.members
+    weights = np.ones(members.n_rows) if members.weights is None else members.weights.copy()
+    weights[members.row_totals() == 0.0] = 0.0
+    if without is not None:
+        weights[without] = 0.0
+    return Membership.of_proba(members.labels, proba, weights, members.strata)
 
 
 def _constrained_together(step: ParityStep) -> IntArray:
