@@ -187,17 +187,22 @@ def test_a_sum_over_atoms_is_judged_by_what_new_people_see():
     assert np.mean(seen) > 0.75 * np.mean(foreseen)
 
 
-def test_a_sum_over_atoms_takes_models_that_are_wrong_for_wrong():
-    """Group probabilities that are half way to the prior leave gaps that the rows of the fit do not show."""
-    rows = population(6000, 3)
-    proba = 0.5 * rows.group_proba + 0.5 * rows.group_proba.mean(axis=0)
-    step = ParityPostprocessor(parity="tv", epsilon=0.1, atoms=101)
+@pytest.mark.parametrize("kept", [1.0, 0.5, 0.0])
+def test_a_sum_over_atoms_takes_models_that_are_wrong_for_wrong(kept):
+    """Group probabilities on the way to the prior leave gaps that the rows of the fit do not show."""
+    rows = make_population(3000, n_groups=2, separation=2.0, random_state=0)
+    fresh = make_population(60_000, n_groups=2, separation=2.0, random_state=99)
+
+    def bend(proba):
+        return kept * proba + (1.0 - kept) * proba.mean(axis=0)
+
+    step = ParityPostprocessor(parity="tv", epsilon=0.05, atoms=101)
     with pytest.warns(PromiseWarning):
-        step.fit(rows.scores, proba, sensitive_features=rows.sensitive_features)
-    pmf = step.predict_pmf(FRESH.scores, 0.5 * FRESH.group_proba + 0.5 * FRESH.group_proba.mean(axis=0))
-    seen = max(unfairness(pmf, FRESH.group_proba, metric="tv", atoms=step.atoms_).values())
-    assert seen > 0.1
-    assert step.certificate_.promise.expected.max() == pytest.approx(seen, rel=0.25)
+        step.fit(rows.scores, bend(rows.group_proba), sensitive_features=rows.sensitive_features)
+    pmf = step.predict_pmf(fresh.scores, bend(fresh.group_proba))
+    seen = max(unfairness(pmf, fresh.group_proba, metric="tv", atoms=step.atoms_).values())
+    assert seen > 0.05
+    assert step.certificate_.promise.expected.max() == pytest.approx(seen, rel=0.2)
 
 
 @pytest.mark.parametrize(("n_atoms", "wanted"), [(1, 1.0), (2, 1.0), (30, 0.65), (100, 0.47)])
