@@ -10,7 +10,7 @@ import evenhand as eh
 from evenhand import ParityClassifier, ParityPostprocessor, ParityRegressor
 from evenhand.certificates import certify_held_out
 from evenhand.datasets import make_population
-from evenhand.estimators import judging
+from evenhand.estimators import chance, judgement, judging
 from evenhand.estimators.judged_rows import MOST_JUDGED
 from evenhand.estimators.share_search import LEAST_SHARE, ShareSearch
 from evenhand.exceptions import PromiseWarning
@@ -163,15 +163,72 @@ def test_chance_is_that_of_a_brownian_bridge(share):
     step = ParityPostprocessor(atoms=atoms).fit(rng.random(n_rows), np.full((n_rows, 2), 0.5)).step_
     members = eh.metrics.membership.Membership((0, 1), groups)
     wanted = np.sqrt(np.pi**2 / 12 * np.array([share, 1 - share]) / (n_rows * np.array([1 - share, share])))
-    np.testing.assert_allclose(judging.chance_shown(step, pmf, members), wanted, rtol=0.1)
+    np.testing.assert_allclose(chance.chance_shown(step, pmf, members), wanted, rtol=0.1)
 
 
 def test_what_fits_differ_by_is_scaled_as_the_jackknife_scales_it():
     rng = np.random.default_rng(0)
     of_fits = rng.normal(size=(5, 1, 3))
-    drawn = judging._jackknife(of_fits)
+    drawn = chance.draw_jackknife(of_fits)
     variance = 4 / 5 * ((of_fits - of_fits.mean(axis=0)) ** 2).sum(axis=0)
     np.testing.assert_allclose((drawn**2).mean(axis=0), variance, rtol=0.5)
+
+
+def test_a_sum_over_atoms_is_judged_by_what_new_people_see():
+    """Chance adds up over a hundred atoms: taken for overfitting, it was nearly twice what new people saw."""
+    foreseen, seen = [], []
+    for seed in range(4):
+        model = fit(population(3000, seed), parity="tv", epsilon=0.1, atoms=101)
+        promise = model.certificate_.promise
+        assert promise.kept
+        foreseen.append(promise.expected.max())
+        seen.append(fresh_distance(model, metric="tv", atoms=model.atoms_))
+    assert np.mean(seen) <= 1.05 * 0.1
+    assert np.mean(seen) > 0.75 * np.mean(foreseen)
+
+
+@pytest.mark.parametrize("kept", [1.0, 0.5, 0.0])
+def test_a_sum_over_atoms_takes_models_that_are_wrong_for_wrong(kept):
+    """Group probabilities on the way to the prior leave gaps that the rows of the fit do not show."""
+    rows = make_population(3000, n_groups=2, separation=2.0, random_state=0)
+    fresh = make_population(60_000, n_groups=2, separation=2.0, random_state=99)
+
+    def bend(proba):
+        return kept * proba + (1.0 - kept) * proba.mean(axis=0)
+
+    step = ParityPostprocessor(parity="tv", epsilon=0.05, atoms=101)
+    with pytest.warns(PromiseWarning):
+        step.fit(rows.scores, bend(rows.group_proba), sensitive_features=rows.sensitive_features)
+    pmf = step.predict_pmf(fresh.scores, bend(fresh.group_proba))
+    seen = max(unfairness(pmf, fresh.group_proba, metric="tv", atoms=step.atoms_).values())
+    assert seen > 0.05
+    assert step.certificate_.promise.expected.max() == pytest.approx(seen, rel=0.2)
+
+
+@pytest.mark.parametrize(("n_atoms", "wanted"), [(1, 1.0), (2, 1.0), (30, 0.65), (100, 0.47)])
+def test_chance_hides_less_the_more_gaps_it_is_the_sum_of(n_atoms, wanted):
+    """The size of a sum of normal gaps varies by sqrt(pi / 2 - 1) / sqrt(n) of itself."""
+    sums = np.abs(np.random.default_rng(0).standard_normal((4000, 1, n_atoms))).sum(axis=-1)
+    share = judgement.hidden_by_chance(sums) / chance.root_mean_square(sums)
+    assert share[0] == pytest.approx(wanted, abs=0.08)
+
+
+@pytest.mark.parametrize("parity", ["cdf", "pmf", "mean", "w1"])
+def test_distances_that_are_no_sum_over_atoms_are_judged_as_squares(data, parity, monkeypatch):
+    """By the formula itself, from what the rows show: sqrt(V^2 + overfit^2), and no less than the noise."""
+    seen = []
+    judge = judging.judge
+    monkeypatch.setattr(judging, "judge", lambda *given, **more: seen.append(given) or judge(*given, **more))
+    promise = fit(data, parity=parity, epsilon=0.1, atoms=21).certificate_.promise
+    figures = []
+    for step, shown, *_ in seen:
+        assert shown.by_probability is None
+        noise = np.sqrt((chance.distances(step, shown.noise) ** 2).mean(axis=0))
+        overfit = np.sqrt((chance.distances(step, chance.draw_jackknife(shown.of_fits)) ** 2).mean(axis=0))
+        wrong = np.maximum(chance.distances(step, shown.gaps) ** 2 - 0.6 * noise**2, 0.0)
+        squares = np.maximum(wrong, shown.own_distances**2) + np.maximum(overfit, 0.75 * noise) ** 2
+        figures.append(np.maximum(np.sqrt(squares), noise))
+    assert np.isclose(figures, promise.expected, rtol=1e-9).all(axis=1).any()
 
 
 def test_equal_weights_change_nothing_and_rows_of_weight_zero_do_not_count(data, fitted):
@@ -407,7 +464,7 @@ def test_many_rows_are_judged_on_a_sample():
 
 
 def test_normal_quantiles_are_not_taken_for_few_fits():
-    found = judging.Judgement(*(np.ones(1) for _ in range(6)), n_fits=5, n_apart=1)
+    found = judgement.Judgement(*(np.ones(1) for _ in range(6)), n_fits=5, n_apart=1)
     assert found.bound(0.9) - found.expected > norm.ppf(0.9)
     assert found.bound(None) is None
 

@@ -14,6 +14,23 @@ So a group's distance for new people is about `sqrt(V^2 + overfit^2)`, `V^2 = me
 all of the noise is taken off: a part of it is fitted by the models, and so not in what was measured. V is
 taken to be no less than the distance on the rows of the fits: where it was measured smaller, that was luck.
 Of several strata, or more than two groups, each may be the farthest: something is added for that.
+
+That is for a distance that is one gap, the largest. Total variation adds up the gaps of all atoms, and with
+them the chance of each: it shows as much by chance as the largest gap is, and differences of fits that are
+measured by the labels are mostly noise. What new people see has parts there that are known one by one:
+
+- the gaps that the fits leave on their own rows, as a vector;
+- the chance of the rows' features. A step fits all of it away, so that new people see as much the other way:
+  it is drawn from the rows by their group probabilities;
+- the chance of the labels as far as the maps took it over: what one and the same policy shows by the
+  probabilities of each fit, scaled as in the jackknife;
+- what is wrong with the models: what held-out rows show beyond the gaps of the fits' own rows, less the
+  chance that is in it. That is the noise without what the fits bent to the features of their own rows, the
+  same rows over all folds: drawn together, these cancel as far as the fits agree.
+
+The last three add up as squares, to the size of a noise that is drawn and added to the first, atom by atom.
+The second and third together, and all of it, are taken to be no less than chance could hide on these rows.
+`evenhand.estimators.judgement` has both ways.
 """
 
 from collections.abc import Sequence
@@ -21,19 +38,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm as normal
-from scipy.stats import t as student
 
 from evenhand._kernels.blas import one_blas_thread
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import Rows
 from evenhand.certificates import Promise
-from evenhand.dual.imbalance import stratum_sums
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.step import ParityStep
+from evenhand.estimators.chance import draw_noise, find_gaps, norms
 from evenhand.estimators.judged_rows import JudgedRows
+from evenhand.estimators.judgement import ByProbability, Judgement, Shown, adds_up, judge
 from evenhand.estimators.share_search import LEAST_SHARE, ShareSearch
-from evenhand.metrics.masses import GroupMasses
 from evenhand.metrics.measure import ScoredRows
 from evenhand.metrics.membership import Membership
 from evenhand.solvers import Solver, Status, run
@@ -43,10 +58,6 @@ N_FOLDS = 5  # of rows that come scored
 PRECISION = 0.02  # of a fit that is only measured, as a share of epsilon
 # Small multipliers of one tolerance pass for those of a larger one, which no group is near to: solve finer.
 LEAST_USED, FINER, MOST_FINER = 0.95, 0.05, 4
-N_DRAWS = 100  # of the noise: its size is then known to 3 %
-NOISE_SHARE = 0.6  # of the squared noise that is taken off
-LEAST_OVERFIT = 0.75  # share of the noise: a few fits may happen to agree
-FARTHEST = 0.75  # of what the farthest of several is beyond each: it is farthest in part by chance
 MOST_TRIES = 4
 MOST_TIMES = 100.0  # as many rows are worth a word; with more, it is the models that are to be mended
 
@@ -86,49 +97,6 @@ class JudgedFold:
     n_known: int | None = None  # judged rows whose group is known; None: all
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Judgement:
-    """What one tolerance comes to on held-out rows, in the units of epsilon, (n_groups,) each."""
-
-    share: FloatArray  # of epsilon
-    measured: FloatArray
-    own: FloatArray  # on the rows of the fits themselves, by group probabilities
-    noise: FloatArray  # root mean square of what chance shows
-    overfit: FloatArray  # the same, of what fits differ by
-    spread: FloatArray  # standard error of the distance
-    n_fits: int  # behind these figures
-    n_apart: int  # groups, or pairs of them, of which each may be the farthest
-    noise_share: float = NOISE_SHARE
-
-    @property
-    def systematic(self) -> FloatArray:
-        """What is left without the noise, V."""
-        return np.sqrt(np.maximum(self.measured**2 - self.noise_share * self.noise**2, 0.0))
-
-    @property
-    def expected(self) -> FloatArray:
-        """Distance for new people, on average; never less than chance would hide on these rows."""
-        overfit = np.maximum(self.overfit, LEAST_OVERFIT * self.noise)
-        alone = np.maximum(np.hypot(np.maximum(self.systematic, self.own), overfit), self.noise)
-        return alone + FARTHEST * _mean_of_largest(self.n_apart) * self.spread
-
-    def bound(self, confidence: float | None) -> FloatArray | None:
-        """What the distance stays below with that confidence.
-
-        One-sided for each group: all of them are within epsilon only if the farthest one is, so that no
-        share of the confidence is spent on their number.
-        """
-        if confidence is None:
-            return None
-        # Student's quantile: what fits differ by is known from a few of them
-        return self.expected + float(student.ppf(confidence, self.n_fits - 1)) * self.spread
-
-    def promised(self, confidence: float | None) -> FloatArray:
-        """The bound, or what is expected."""
-        bound = self.bound(confidence)
-        return self.expected if bound is None else bound
-
-
 @dataclass(slots=True, eq=False)
 class Judge:
     """Measures tolerances of one step on the same folds, each fit started from the last one."""
@@ -139,6 +107,8 @@ class Judge:
     own_prior: bool  # the step's prior was given, and is not that of its rows
     starts: dict[int, FloatArray] = field(default_factory=dict)  # of each fold; at first, of the one before
     noise: FloatArray | None = None  # draws of the gaps by chance, (n_draws, n_groups, n_atoms)
+    # the same of features alone: of held-out rows, and what fits bend to their own
+    by_features: tuple[FloatArray, FloatArray] | None = None
 
     def promise(self, confidence: float | None) -> Promise:
         """The largest tolerance that keeps epsilon for new people, or the least where none does."""
@@ -195,46 +165,63 @@ class Judge:
 
     def measure(self, share: FloatArray) -> Judgement:
         """What `share` times epsilon, asked for on the rows of the step, comes to on held-out ones."""
-        members, last = self.folds[0].scored.members, None
+        members, last, adds = self.folds[0].scored.members, None, adds_up(self.step)
         pmf = np.empty((members.n_rows, len(self.step.grid.atoms)))
-        of_fits: list[FloatArray] = []
-        own = np.zeros(len(share))
+        of_fits, violations = list[FloatArray](), list[FloatArray]()
+        bent, first = np.zeros(()), self.noise is None
         with one_blas_thread():
             for number, fold in enumerate(self.folds):
                 if last is None or fold.rows is not last.rows:  # else the same rows have the same policy
-                    policy, distances = self._fit(number, share)
+                    policy, violation = self._fit(number, share)
                     found = policy.pmf(fold.scored.scores, fold.scored.group_proba)
-                    gaps = _gaps(members.sums(found)[:-1], members)
+                    gaps = find_gaps(found, members)
+                if adds and first:
+                    own = _count_by_proba(fold, fold.scored.group_proba, without=fold.held_out)
+                    bent = bent + draw_noise(found, own) / len(self.folds)
                 of_fits.append(gaps)
-                own += distances / len(self.folds)
+                violations.append(violation)
                 pmf[fold.held_out] = found[fold.held_out]
                 last = fold
-            masses = members.sums(pmf)[:-1]
             if self.noise is None:
-                self.noise = _noise(pmf, masses, members)
-        gaps, overfit = _gaps(masses, members), _jackknife(np.array(of_fits))
-        total = _distances(self.step, gaps + self.noise + overfit)
-        return Judgement(
-            share=share,
-            measured=_distances(self.step, gaps[None])[0],
-            own=own,
-            noise=_root_mean_square(_distances(self.step, self.noise)),
-            overfit=_root_mean_square(_distances(self.step, overfit)),
-            spread=total.std(axis=0),
-            n_fits=len(self.folds),
-            n_apart=int(_constrained_together(self.step).max()) + 1,
-            # By probabilities chance is in the features alone, and that the step has fitted away.
-            noise_share=0.0 if members.by_proba else NOISE_SHARE,
+                self.noise = draw_noise(pmf, members)
+            by_proba = self._count_held_out(pmf, bent) if adds else None
+            gaps = find_gaps(pmf, members)
+        shown = Shown(
+            gaps=gaps,
+            own=-np.mean(violations, axis=0).T,  # a violation is everybody's distribution minus a group's
+            own_distances=np.mean([norms(self.step, each.T) for each in violations], axis=0),
+            of_fits=np.array(of_fits),
+            noise=self.noise,
+            known_by_proba=members.by_proba,
+            by_probability=by_proba,
         )
+        return judge(self.step, shown, share, n_apart=int(_constrained_together(self.step).max()) + 1)
+
+    def _count_held_out(self, pmf: FloatArray, bent: FloatArray) -> ByProbability:
+        """Held-out predictions, (n_rows, n_atoms), of rows that count in each group by its probability.
+
+        `bent` are draws of what the fits bend to their own rows, at the first tolerance that is tried.
+        """
+        of_maps, last = list[FloatArray](), None
+        proba = np.empty_like(self.folds[0].scored.group_proba)
+        for fold in self.folds:
+            if last is None or fold.scored is not last.scored:
+                gaps = find_gaps(pmf, _count_by_proba(fold, fold.scored.group_proba))
+            of_maps.append(gaps)
+            proba[fold.held_out] = fold.scored.group_proba[fold.held_out]
+            last = fold
+        if self.by_features is None:
+            self.by_features = draw_noise(pmf, _count_by_proba(self.folds[0], proba)), bent
+        return ByProbability(np.array(of_maps), *self.by_features)
 
     def _fit(self, number: int, share: FloatArray) -> tuple[SoftmaxPolicy, FloatArray]:
-        """The policy of the fit without a fold, and the distances that it leaves on its rows."""
+        """The policy of the fit without a fold, and the violation that it leaves on its rows."""
         fold = self.folds[number]
         prior = self.step.group_prior if self.own_prior else fold.rows.group_mass()
         step = replace(self.step, group_prior=prior, epsilon=share * self.step.epsilon)
         start: Any = self.starts.get(number, self.starts.get(number - 1))
         precision = PRECISION * self.step.slack.max()  # of what is asked: a part of it deserves no more
-        problem, norm = step.problem(fold.rows), step.make_parity().norm
+        problem = step.problem(fold.rows)
         for turn in range(MOST_FINER):
             solver = self.solver.loosened(FINER**turn * precision)
             if turn and solver is self.solver:  # one without a precision to choose
@@ -242,20 +229,21 @@ class Judge:
             result = run(solver, problem, start=start)
             if result.status is Status.STOPPED:  # by an interrupt: nothing that it would serve is wanted
                 raise KeyboardInterrupt
-            start, distances = result.multipliers, step.unit * norm.value(result.violation)
-            if not start.any() or (distances >= LEAST_USED * step.epsilon).any():
+            start, violation = result.multipliers, result.violation
+            if not start.any() or (norms(step, violation.T) >= LEAST_USED * step.epsilon).any():
                 break
         self.starts[number] = start
-        return step.policy(start), distances
+        return step.policy(start), violation
 
 
-def _mean_of_largest(count: int) -> float:
-    """Of as many standard normal numbers, by Blom's formula: the farthest of several is farther than each.
-
-    >>> [round(_mean_of_largest(count), 2) for count in (1, 2, 5)]
-    [0.0, 0.59, 1.18]
-    """
-    return float(normal.ppf((count - 0.375) / (count + 0.25)))
+def _count_by_proba(fold: JudgedFold, proba: FloatArray, without: IntArray | None = None) -> Membership:
+    """Judged rows of known groups, which count by probabilities, (n_rows, n_groups), but some at all."""
+    members = fold.scored.members
+    weights = np.ones(members.n_rows) if members.weights is None else members.weights.copy()
+    weights[members.row_totals() == 0.0] = 0.0
+    if without is not None:
+        weights[without] = 0.0
+    return Membership.of_proba(members.labels, proba, weights, members.strata)
 
 
 def _constrained_together(step: ParityStep) -> IntArray:
@@ -299,65 +287,3 @@ def _rows_needed(found: Judgement, epsilon: FloatArray, confidence: float | None
     factor = (promised[beyond] - stays[beyond]) / (epsilon[beyond] - stays[beyond])
     times = float((factor**2).max())
     return int(np.ceil(n_rows * times)) if times <= MOST_TIMES else None
-
-
-def chance_shown(step: ParityStep, pmf: FloatArray, members: Membership) -> FloatArray:
-    """Distance that chance alone shows on average on these rows, in the units of epsilon, (n_groups,)."""
-    with one_blas_thread():
-        noise = _noise(pmf, members.sums(pmf)[:-1], members)
-    return _root_mean_square(_distances(step, noise))
-
-
-def _distances(step: ParityStep, gaps: FloatArray) -> FloatArray:
-    """Norms of gaps (n, n_groups, n_atoms) as the notion has them, in the units of epsilon."""
-    parity = step.make_parity()
-    columns = np.ascontiguousarray(gaps.reshape(-1, gaps.shape[-1]).T)
-    return step.unit * parity.norm.value(parity.operator.apply(columns)).reshape(gaps.shape[:-1])
-
-
-def _gaps(masses: FloatArray, members: Membership) -> FloatArray:
-    """Distribution of each group minus that of all it is compared with; of (n_groups, n_atoms) masses."""
-    return GroupMasses(members.labels, masses, None, members.strata).gaps()
-
-
-def _together(masses: FloatArray, totals: FloatArray, strata: IntArray | None) -> FloatArray:
-    """Sums over each group's stratum, as shares of its total, (..., n_groups or 1, n_atoms)."""
-    if strata is None:
-        everybody: FloatArray = masses.sum(axis=-2, keepdims=True) / totals.sum()
-        return everybody
-    sums = np.moveaxis(stratum_sums(np.moveaxis(masses, -2, -1), strata), -1, -2)
-    together: FloatArray = sums / stratum_sums(totals, strata)[:, None]
-    return together
-
-
-def _noise(pmf: FloatArray, masses: FloatArray, members: Membership) -> FloatArray:
-    """Draws of the gaps that chance alone shows on as many rows, (n_draws, n_groups, n_atoms).
-
-    Every row gets a random factor, the same in all of its groups.
-    """
-    rng = np.random.default_rng(0)
-    factors = rng.standard_normal((N_DRAWS, len(pmf)))
-    totals = masses.sum(axis=1)
-    drawn = np.empty((N_DRAWS, len(totals), pmf.shape[1]))
-    for group, total in enumerate(totals):
-        counts = members.column(group)
-        rows = np.flatnonzero(counts)
-        weighted = factors[:, rows] * counts[rows]
-        drawn[:, group] = weighted @ pmf[rows] - weighted.sum(axis=1)[:, None] * (masses[group] / total)
-    gaps: FloatArray = drawn / totals[:, None] - _together(drawn, totals, members.strata)
-    return gaps
-
-
-def _jackknife(of_fits: FloatArray) -> FloatArray:
-    """Draws of how far a fit may be from the next one, from the fits without each fold, as gaps."""
-    n_fits = len(of_fits)
-    apart = of_fits - of_fits.mean(axis=0)
-    factors = np.random.default_rng(1).standard_normal((N_DRAWS, n_fits))
-    drawn: FloatArray = np.tensordot(np.sqrt((n_fits - 1) / n_fits) * factors, apart, axes=1)
-    return drawn
-
-
-def _root_mean_square(draws: FloatArray) -> FloatArray:
-    """Over the draws, (n_groups,)."""
-    found: FloatArray = np.sqrt((draws**2).mean(axis=0))
-    return found

@@ -14,8 +14,8 @@ from evenhand.certificates.sequence import SequenceCertificate, choose_in_sequen
 from evenhand.dual.parity import ParityNotion, Thresholds, find_parity
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.step import ParityStep
+from evenhand.estimators.chance import chance_shown
 from evenhand.estimators.judged_rows import MOST_JUDGED, JudgedRows
-from evenhand.estimators.judging import chance_shown
 from evenhand.metrics.distances import Metric
 from evenhand.metrics.measure import ScoredRows
 from evenhand.solvers import Solver, Status, run
