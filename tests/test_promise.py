@@ -1,5 +1,7 @@
 """What is asked for is what new people of the true groups get, or a warning says what they get."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -203,6 +205,22 @@ def test_a_sum_over_atoms_takes_models_that_are_wrong_for_wrong(kept):
     seen = max(unfairness(pmf, fresh.group_proba, metric="tv", atoms=step.atoms_).values())
     assert seen > 0.05
     assert step.certificate_.promise.expected.max() == pytest.approx(seen, rel=0.2)
+
+
+def test_what_models_get_wrong_is_a_mean_over_the_tolerances_that_were_tried(data, monkeypatch):
+    seen = []
+    judge = judging.judge
+    monkeypatch.setattr(judging, "judge", lambda *given, **more: seen.append(given) or judge(*given, **more))
+    fit(data, parity="tv", epsilon=0.1, atoms=51)
+    assert len(seen) > 1
+    assert [len(shown.excesses) for _, shown, _ in seen] == list(range(len(seen)))
+    step, shown, share = seen[-1]
+    alone, low, high = (
+        judge(step, replace(shown, excesses=each), share, n_apart=1).expected
+        for each in ((), (np.full(2, -1.0),), (np.full(2, 0.1),))
+    )
+    assert (low <= alone).all()
+    assert (alone < high).all()
 
 
 @pytest.mark.parametrize(("n_atoms", "wanted"), [(1, 1.0), (2, 1.0), (30, 0.65), (100, 0.47)])

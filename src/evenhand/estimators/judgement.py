@@ -72,6 +72,7 @@ class Shown:
     noise: FloatArray  # draws of the gaps by chance
     known_by_proba: bool  # chance is then of features alone, and that the step has fitted away
     by_probability: ByProbability | None  # where the norm adds up gaps
+    excesses: tuple[FloatArray, ...] = ()  # of `squared_excess` at tolerances that were tried before
 
 
 def adds_up(step: ParityStep) -> bool:
@@ -117,9 +118,8 @@ def _of_sum(
     follows = _slopes(shown.noise, by_probability.noise)
     of_features = root_mean_square(distances(step, follows * by_probability.noise))
     of_maps = root_mean_square(distances(step, draw_jackknife(by_probability.of_maps)))
-    not_own = norms(step, constraint_rows(step, shown.gaps) - shown.own)
-    uncancelled = root_mean_square(distances(step, shown.noise - follows * by_probability.bent))
-    wrong = np.sqrt(np.maximum(not_own**2 - uncancelled**2, 0.0))
+    excess = np.mean([*shown.excesses, squared_excess(step, shown, by_probability)], axis=0)
+    wrong = np.sqrt(np.maximum(excess, 0.0))
     hidden = hidden_by_chance(distances(step, shown.noise))
     bent = np.maximum(np.hypot(of_features, of_maps), LEAST_OVERFIT * hidden)
     beyond = np.hypot(wrong, bent)
@@ -132,6 +132,19 @@ def _of_sum(
     # The estimate is off by the chance of these rows, and new people by what is beyond them.
     spread = drawn(np.hypot(noise, beyond)).std(axis=0)
     return drawn(wrong).mean(axis=0), np.maximum(drawn(beyond).mean(axis=0), hidden), spread
+
+
+def squared_excess(step: ParityStep, shown: Shown, by_probability: ByProbability) -> FloatArray:
+    """What held-out rows show beyond the gaps of the fits' own rows, squared, less the chance in it.
+
+    By chance it is negative, too. What the models get wrong is much the same at every tolerance, so that a
+    mean over several tells it better than one.
+    """
+    follows = _slopes(shown.noise, by_probability.noise)
+    not_own = norms(step, constraint_rows(step, shown.gaps) - shown.own)
+    uncancelled = root_mean_square(distances(step, shown.noise - follows * by_probability.bent))
+    excess: FloatArray = not_own**2 - uncancelled**2
+    return excess
 
 
 def _slopes(noise: FloatArray, by_proba: FloatArray) -> FloatArray:

@@ -47,7 +47,7 @@ from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.step import ParityStep
 from evenhand.estimators.chance import draw_noise, find_gaps, norms
 from evenhand.estimators.judged_rows import JudgedRows
-from evenhand.estimators.judgement import ByProbability, Judgement, Shown, adds_up, judge
+from evenhand.estimators.judgement import ByProbability, Judgement, Shown, adds_up, judge, squared_excess
 from evenhand.estimators.share_search import LEAST_SHARE, ShareSearch
 from evenhand.metrics.measure import ScoredRows
 from evenhand.metrics.membership import Membership
@@ -109,6 +109,7 @@ class Judge:
     noise: FloatArray | None = None  # draws of the gaps by chance, (n_draws, n_groups, n_atoms)
     # the same of features alone: of held-out rows, and what fits bend to their own
     by_features: tuple[FloatArray, FloatArray] | None = None
+    excesses: tuple[FloatArray, ...] = ()  # what models get wrong, as each tolerance shows it
 
     def promise(self, confidence: float | None) -> Promise:
         """The largest tolerance that keeps epsilon for new people, or the least where none does."""
@@ -194,7 +195,10 @@ class Judge:
             noise=self.noise,
             known_by_proba=members.by_proba,
             by_probability=by_proba,
+            excesses=self.excesses,
         )
+        if by_proba is not None:
+            self.excesses += (squared_excess(self.step, shown, by_proba),)
         return judge(self.step, shown, share, n_apart=int(_constrained_together(self.step).max()) + 1)
 
     def _count_held_out(self, pmf: FloatArray, bent: FloatArray) -> ByProbability:
