@@ -213,11 +213,11 @@ def test_what_models_get_wrong_is_a_mean_over_the_tolerances_that_were_tried(dat
     monkeypatch.setattr(judging, "judge", lambda *given, **more: seen.append(given) or judge(*given, **more))
     fit(data, parity="tv", epsilon=0.1, atoms=51)
     assert len(seen) > 1
-    assert [len(shown.excesses) for _, shown, _ in seen] == list(range(len(seen)))
+    assert [len(shown.excesses) for _, shown, _ in seen] == list(range(1, len(seen) + 1))
     step, shown, share = seen[-1]
     alone, low, high = (
         judge(step, replace(shown, excesses=each), share, n_apart=1).expected
-        for each in ((), (np.full(2, -1.0),), (np.full(2, 0.1),))
+        for each in (shown.excesses[-1:], (*shown.excesses, np.full(2, -1.0)), (np.full(2, 0.1),))
     )
     assert (low <= alone).all()
     assert (alone < high).all()

@@ -72,7 +72,7 @@ class Shown:
     noise: FloatArray  # draws of the gaps by chance
     known_by_proba: bool  # chance is then of features alone, and that the step has fitted away
     by_probability: ByProbability | None  # where the norm adds up gaps
-    excesses: tuple[FloatArray, ...] = ()  # of `squared_excess` at tolerances that were tried before
+    excesses: tuple[FloatArray, ...] = ()  # `squared_excess` of each tolerance that was tried, this one last
 
 
 def adds_up(step: ParityStep) -> bool:
@@ -118,8 +118,7 @@ def _of_sum(
     follows = _slopes(shown.noise, by_probability.noise)
     of_features = root_mean_square(distances(step, follows * by_probability.noise))
     of_maps = root_mean_square(distances(step, draw_jackknife(by_probability.of_maps)))
-    excess = np.mean([*shown.excesses, squared_excess(step, shown, by_probability)], axis=0)
-    wrong = np.sqrt(np.maximum(excess, 0.0))
+    wrong = np.sqrt(np.maximum(np.mean(shown.excesses, axis=0), 0.0))
     hidden = hidden_by_chance(distances(step, shown.noise))
     bent = np.maximum(np.hypot(of_features, of_maps), LEAST_OVERFIT * hidden)
     beyond = np.hypot(wrong, bent)

@@ -16,8 +16,8 @@ taken to be no less than the distance on the rows of the fits: where it was meas
 Of several strata, or more than two groups, each may be the farthest: something is added for that.
 
 That is for a distance that is one gap, the largest. Total variation adds up the gaps of all atoms, and with
-them the chance of each: it shows as much by chance as the largest gap is, and differences of fits that are
-measured by the labels are mostly noise. What new people see has parts there that are known one by one:
+them the chance of each: rows show mostly chance, and differences of fits that are measured by the labels are
+mostly noise. What new people see has parts there that are known one by one:
 
 - the gaps that the fits leave on their own rows, as a vector;
 - the chance of the rows' features. A step fits all of it away, so that new people see as much the other way:
@@ -26,7 +26,8 @@ measured by the labels are mostly noise. What new people see has parts there tha
   probabilities of each fit, scaled as in the jackknife;
 - what is wrong with the models: what held-out rows show beyond the gaps of the fits' own rows, less the
   chance that is in it. That is the noise without what the fits bent to the features of their own rows, the
-  same rows over all folds: drawn together, these cancel as far as the fits agree.
+  same rows over all folds: drawn together, these cancel as far as the fits agree. It is a mean over the
+  tolerances that were tried, at all of which the models are the same.
 
 The last three add up as squares, to the size of a noise that is drawn and added to the first, atom by atom.
 The second and third together, and all of it, are taken to be no less than chance could hide on these rows.
@@ -195,10 +196,10 @@ class Judge:
             noise=self.noise,
             known_by_proba=members.by_proba,
             by_probability=by_proba,
-            excesses=self.excesses,
         )
         if by_proba is not None:
             self.excesses += (squared_excess(self.step, shown, by_proba),)
+            shown = replace(shown, excesses=self.excesses)
         return judge(self.step, shown, share, n_apart=int(_constrained_together(self.step).max()) + 1)
 
     def _count_held_out(self, pmf: FloatArray, bent: FloatArray) -> ByProbability:
