@@ -193,7 +193,15 @@ def report(found: list[Fit]) -> None:
             of_cell = [fit for fit in found if fit.cell == cell and fit.confidence == confidence]
             columns = [_column([fit for fit in of_cell if fit.epsilon == epsilon]) for epsilon in EPSILONS]
             print(f"{', '.join(map(str, cell)):<46}{''.join(columns)}   {_risk_ratio(found, cell, of_cell)}")
-    print(end="", flush=True)
+        print(_together([fit for fit in found if fit.confidence == confidence]), flush=True)
+
+
+def _together(found: list[Fit]) -> str:
+    """All fits without a warning: of single cells in which nearly all warn, chance decides which fits do not."""
+    kept = [fit for fit in found if not fit.warned]
+    beyond = [fit for fit in kept if fit.distance > fit.epsilon]
+    share = f" ({len(beyond) / len(kept):.1%})" if kept else ""
+    return f"of {len(kept)} fits without a warning, among {len(found)}, {len(beyond)} are beyond epsilon{share}"
 
 
 def _risk_ratio(found: list[Fit], cell: tuple, of_cell: list[Fit]) -> str:

@@ -43,12 +43,16 @@ class Dense:
 
     def __add__(self, other: Band) -> "Dense":
         """The sum with a band."""
+        total = Dense(self.entries.copy())
+        total.add(other)
+        return total
+
+    def add(self, other: Band) -> None:
+        """Add a band to the entries themselves: a copy of a large matrix takes as long as many products."""
         size, width = other.columns.shape
-        entries = self.entries.copy()
-        flat = entries.reshape(-1)
+        flat = self.entries.reshape(-1)
         for step in range(width):
             flat[step : (size - step) * size : size + 1] += other.columns[: size - step, step]
-        return Dense(entries)
 
     def plus_diagonal(self, values: FloatArray) -> "Dense":
         """H + diag(values)."""

@@ -5,6 +5,7 @@ and all atoms, then more and more rows, each stage from the last one's solution 
 sample deserves. What lost against it is in `docs/concepts/solvers.md`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -19,6 +20,7 @@ from evenhand.dual.objective import Evaluation, evaluate
 from evenhand.dual.operators import Cumulative, Identity, matrix
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.rows import MemoryRows
+from evenhand.solvers.atom_steps import atom_step, goes_by_atom, swept
 from evenhand.solvers.base import Solver
 from evenhand.solvers.newton import (
     FAST,
@@ -105,8 +107,7 @@ class Batch(Solver[BatchState]):
         stage = state.stages[0]
         if len(state.stages) > 1 and (state.stalled or has_converged(stage, state)):
             return _advance(state)
-        step = rehearsed_step if is_worth_it(stage.problem.rows) else newton_step
-        after = replace(step(stage, state), n_iter=state.n_iter + 1)
+        after = replace(_step_of(stage)(stage, state), n_iter=state.n_iter + 1)
         slow = error_of(stage, after) > FAST * error_of(stage, state)
         if slow and not stage.is_soft and stage.curvature_rows.n_rows < stage.problem.n_rows:
             better = self._with_more_curvature(stage)
@@ -208,6 +209,13 @@ class Batch(Solver[BatchState]):
         return replace(stage, curvature_rows=_stored(stage.problem, n_rows))
 
 
+def _step_of(stage: Stage) -> Callable[[Stage, BatchState], BatchState]:
+    """The kind of step that a stage takes."""
+    if goes_by_atom(stage):
+        return atom_step
+    return rehearsed_step if is_worth_it(stage.problem.rows) else newton_step
+
+
 def _precision(problem: DualProblem) -> float:
     """What a sample of so many rows deserves."""
     return 0.05 / float(np.sqrt(problem.n_rows))
@@ -272,7 +280,7 @@ def _advance(state: BatchState) -> BatchState:
     """Carry the point over to the next stage."""
     before, *stages = state.stages
     point = before.atoms.carry(state.point, stages[0].atoms)
-    return replace(
+    after = replace(
         state,
         stages=tuple(stages),
         point=point,
@@ -282,3 +290,4 @@ def _advance(state: BatchState) -> BatchState:
         stalled=False,
         missed=None,
     )
+    return swept(stages[0], after) if goes_by_atom(stages[0]) else after

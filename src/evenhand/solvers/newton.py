@@ -90,10 +90,10 @@ def has_converged(stage: Stage, state: BatchState) -> bool:
 def newton_step(stage: Stage, state: BatchState) -> BatchState:
     """Minimise the model and go that way; damp it more where the objective does not fall as it said."""
     problem, norm = stage.problem, stage.problem.parity.norm
-    moving = _moving(problem, state)
+    moving = moving_places(problem, state)
     if not len(moving):
         return replace(state, stalled=True)
-    curvature, smoother = _metric(stage, state, moving)
+    curvature, smoother = metric_of(stage, state, moving)
     # A policy that is all on one atom has no curvature; tilts of order one still need a scale.
     largest = max(float(curvature.diagonal.max()), stage.unit * min(1.0, problem.temperature))
     here, violation = state.point.ravel()[moving], state.now.violation.ravel()[moving]
@@ -112,7 +112,7 @@ def newton_step(stage: Stage, state: BatchState) -> BatchState:
         slope = float(violation @ step) + change
         promise = -slope - 0.5 * float(step @ (model @ step))
         after, length = _along(stage, state, move, slope, change, promise)
-        share = _share_of_promise(stage, state, after, promise)
+        share = share_of_promise(stage, state, after, promise)
         if share > _ACCEPT * min(length, 1.0):
             if damping > RIDGE or length < 1.0 or not moves_in_part(problem):
                 return replace(after, damping=_next_damping(damping, length, share))
@@ -123,7 +123,7 @@ def newton_step(stage: Stage, state: BatchState) -> BatchState:
     return replace(state, stalled=True)
 
 
-def _moving(problem: DualProblem, state: BatchState) -> IntArray:
+def moving_places(problem: DualProblem, state: BatchState) -> IntArray:
     """Places of Phi raveled that a step may change.
 
     With many groups most multipliers are zero and stay there: a step leaves them out, and its Hessian is a
@@ -146,7 +146,7 @@ def moves_in_part(problem: DualProblem) -> bool:
     return known and problem.n_groups > FEW_GROUPS
 
 
-def _metric(stage: Stage, state: BatchState, moving: IntArray) -> tuple[Band | Dense, Band]:
+def metric_of(stage: Stage, state: BatchState, moving: IntArray) -> tuple[Band | Dense, Band]:
     """The Hessian, and the metric of its damping."""
     if moves_in_part(stage.problem):
         # single precision, where the damping is above its rounding or the stage is not worth more
@@ -201,7 +201,7 @@ def _along(
     after, steepness = at(1.0, state)
     if steepness < _STEEP * slope < 0.0:
         return _farther(at, after)
-    if _share_of_promise(stage, state, after, promise) > _SHORT or not slope < 0.0 < steepness:
+    if share_of_promise(stage, state, after, promise) > _SHORT or not slope < 0.0 < steepness:
         return after, 1.0
     best, best_length = after, 1.0
     low, high, low_slope, high_slope = 0.0, 1.0, slope, steepness
@@ -233,7 +233,7 @@ def _farther(
     return best, length
 
 
-def _share_of_promise(stage: Stage, state: BatchState, after: BatchState, promise: float) -> float:
+def share_of_promise(stage: Stage, state: BatchState, after: BatchState, promise: float) -> float:
     """How much of the promised decrease came true; where floats cannot tell, how much of the error went."""
     if promise > _ROUNDING * (1.0 + abs(state.now.value)):
         return (state.now.value - after.now.value) / promise

@@ -23,6 +23,7 @@ _FACE_STEPS = 15
 _LENGTHS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01)  # of a step within a face
 _LARGE, _MOST_FACTORS = 1000, 3  # of a large face: the next Newton step is then the better way
 _GUESSES = 15
+_FEW_ROWS = 0.03  # of the entries: of fewer their rows of H are read one by one
 _FEW_MOVED = 0.2  # of the entries: of fewer that changed their place the rows of H are added up
 _INTERIOR_STEPS = 50
 _RELATIVE_GAP = 1e-10
@@ -238,12 +239,12 @@ class HeightModel(_Model):
 
     def by_active_set(self, start: FloatArray) -> tuple[FloatArray, bool]:
         """The minimiser; else the lowest of the guesses, cut off at their heights, and of `start`."""
-        lowest, least = start, self._value(start)
-        x, heights = start, self._heights(start)
+        x, heights, product = start, self._heights(start), self.hessian @ start
+        lowest, least = start, self._value(x, product)
         tried: list[FloatArray] = []
         changes: list[int] = []  # of entries, from guess to guess
         for _ in range(_GUESSES):
-            places = self._guess(x, heights)
+            places = self._guess(x, heights, product)
             if tried:
                 changes.append(int((places != tried[-1]).sum()))
             if changes and not changes[-1]:
@@ -257,13 +258,23 @@ class HeightModel(_Model):
                 x, heights = self._solve_at(places)
             except np.linalg.LinAlgError:  # not positive definite in floats
                 break
+            product = self.hessian @ x
             inside = self._cut_off(x, heights)
-            if (value := self._value(inside)) < least:
+            if (value := self._value(inside, self._product_near(inside, x, product))) < least:
                 lowest, least = inside, value
         return lowest, False
 
-    def _value(self, x: FloatArray) -> float:
-        return float(x @ (0.5 * (self.hessian @ x) + self.linear) + self.slack @ self._heights(x))
+    def _value(self, x: FloatArray, product: FloatArray) -> float:
+        """Of the model, from `H x`."""
+        return float(x @ (0.5 * product + self.linear) + self.slack @ self._heights(x))
+
+    def _product_near(self, x: FloatArray, other: FloatArray, product: FloatArray) -> FloatArray:
+        """`H x` from that of a point that differs in few entries."""
+        moved = np.flatnonzero(x != other)
+        if len(moved) > _FEW_ROWS * len(x):
+            return self.hessian @ x
+        rows = self.hessian.between(moved, np.arange(len(x)))
+        return product + (x - other)[moved] @ rows
 
     def _cut_off(self, x: FloatArray, heights: FloatArray) -> FloatArray:
         """The nearest point within these heights."""
@@ -277,14 +288,14 @@ class HeightModel(_Model):
     def _by_group(self, x: FloatArray) -> FloatArray:
         return x.reshape(-1, len(self.slack))
 
-    def _guess(self, x: FloatArray, heights: FloatArray) -> FloatArray:
+    def _guess(self, x: FloatArray, heights: FloatArray, product: FloatArray) -> FloatArray:
         """An entry is at the height where the step that it would like to take ends above it.
 
         A group is off (all zero) after a height below zero, and comes back when its slopes are worth more
         than its price.
         """
         curvature = np.maximum(self.hessian.diagonal, _TINY)
-        slope = self.hessian @ x + self.linear
+        slope = product + self.linear
         wanted = self._by_group(curvature * x - slope)
         above = np.abs(wanted) - self._by_group(curvature) * heights
         signs = np.where(wanted > 0.0, 1.0, -1.0)

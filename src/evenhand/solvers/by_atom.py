@@ -1,0 +1,168 @@
+"""Exact minimisation over the multipliers of one atom at a time: what a Newton step over all of them misses.
+
+A row that gives an atom no probability is not in the Hessian there, but once the atom's logit rises it takes
+the row at once. With many groups hundreds of rows jump in this way, so that steps have to be short. The
+dual over the multipliers of a single atom is a logistic regression of one class against the others,
+
+    min_x  E[ LSE(others) + 1/beta * log(1 + e^(u + beta <x, t>)) ]   with |x_s| <= h_s,
+
+which knows all rows, has no more unknowns than there are groups, and takes two or three steps of Newton's.
+A sweep over the atoms puts right what a long step over all of them has done to a few.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from evenhand._kernels.chunks import map_chunks
+from evenhand._kernels.softmax import LOG_2
+from evenhand._utils.typing import BoolArray, FloatArray, IntArray
+from evenhand.dual.curvature import imbalances
+from evenhand.dual.objective import policy_loadings
+from evenhand.dual.problem import DualProblem
+from evenhand.dual.rows import MemoryRows, stored_rows
+
+# Logits below those of all others together from which a row is not looked at, and what such rows stay below.
+_FAR, _UNSEEN = 50.0, 25.0
+_NEARLY_SURE = 0.999  # probability of an atom from which the others are summed anew: what is left cancels
+_STEPS, _SHORTER = 12, 0.3
+_FARTHEST = 50.0  # change of a logit in one step
+_DECREASE = 1e-4  # share of the promise that a step has to gain
+_ROUNDING = 1e-14  # of the value: a gain that is none
+_SETTLED = 1e-12  # of the largest imbalance: a slope that is none
+_SEEN = 1e-5  # share of the largest curvature of a row that counts in their sum
+_ENOUGH = 0.01  # share of the first slope: the other atoms move, too
+_RIDGE, _LEAST_CURVATURE = 1e-9, 1e-6  # of the largest curvature: groups may be multiples of one another
+
+
+@dataclass(slots=True, eq=False)
+class AtomSweeps:
+    """A point, and what the rows know of it while it moves atom by atom."""
+
+    problem: DualProblem
+    rows: MemoryRows
+    point: FloatArray  # Phi, which is the tilt, (n_atoms, n_groups)
+    loadings: FloatArray  # of its logits
+    offset: FloatArray
+    totals: FloatArray  # log of the sum over the atoms, (n_rows,)
+    imbalance: FloatArray  # beta t, (n_rows, n_groups)
+    largest: FloatArray  # of each group's
+
+    @classmethod
+    def at(cls, problem: DualProblem, point: FloatArray) -> Self:
+        """Look at all rows once."""
+        rows = stored_rows(problem.rows, "A sweep over the atoms")
+        loadings, offset = (LOG_2 * part for part in policy_loadings(problem, point))
+
+        def run(start: int, stop: int) -> FloatArray:
+            logits = loadings @ rows.design[:, start:stop] + offset[:, None]
+            top: FloatArray = logits.max(axis=0)
+            sums: FloatArray = np.exp(logits - top).sum(axis=0)
+            return top + np.log(sums)
+
+        totals = np.concatenate(list(map_chunks(run, rows.n_rows, len(offset))))
+        imbalance = problem.temperature * imbalances(problem, rows)
+        return cls(
+            problem=problem,
+            rows=rows,
+            point=point.copy(),
+            loadings=loadings,
+            offset=offset,
+            totals=totals,
+            imbalance=imbalance,
+            largest=np.abs(imbalance).max(axis=0),
+        )
+
+    def sweep(self, atoms: IntArray, ends: FloatArray) -> None:
+        """Minimise over each of the `atoms` in turn, with the multipliers of a group within its `ends`."""
+        for atom in atoms:
+            self._minimise(int(atom), ends)
+
+    def _minimise(self, atom: int, ends: FloatArray) -> None:
+        logits = self.loadings[atom] @ self.rows.design + self.offset[atom]
+        seen = np.flatnonzero(logits > self.totals - _FAR)
+        if not len(seen):
+            return
+        others = self._totals_without(atom, logits, seen)
+        here = self.point[atom]
+        some = OneAtom(
+            imbalance=self.imbalance.take(seen, axis=0),
+            weights=self.rows.weights[seen],
+            ahead=logits[seen] - others,
+        )
+        move = some.lowest(here, ends) - here
+        move *= self._length_unseen(logits, move)
+        self.point[atom] = here + move
+        n_kept = self.rows.n_kept
+        self.loadings[atom, :n_kept] += self.problem.temperature * (self.problem.mixing @ move)
+        self.totals[seen] = np.logaddexp(others, logits[seen] + some.imbalance @ move)
+
+    def _totals_without(self, atom: int, logits: FloatArray, seen: IntArray) -> FloatArray:
+        """Log of the sum over the other atoms."""
+        share = np.exp(logits[seen] - self.totals[seen])
+        others: FloatArray = self.totals[seen] + np.log1p(-np.minimum(share, _NEARLY_SURE))
+        sure = share > _NEARLY_SURE
+        if sure.any():
+            all_logits = self.loadings @ self.rows.design[:, seen[sure]] + self.offset[:, None]
+            all_logits[atom] = -np.inf
+            others[sure] = np.logaddexp.reduce(all_logits, axis=0)
+        return others
+
+    def _length_unseen(self, logits: FloatArray, move: FloatArray) -> float:
+        """How much of the move keeps rows away that were not looked at."""
+        if float(self.largest @ np.abs(move)) <= _FAR - _UNSEEN:
+            return 1.0
+        rise = self.imbalance @ move
+        room = self.totals - _UNSEEN - logits
+        far = (logits <= self.totals - _FAR) & (rise > room)
+        return float((room[far] / rise[far]).min(initial=1.0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneAtom:
+    """`sum_i w_i log(1 + e^(a_i + <x - x_0, b_i>))`: beta times the dual over one atom's multipliers."""
+
+    imbalance: FloatArray  # b = beta t, (n_rows, n_groups)
+    weights: FloatArray
+    ahead: FloatArray  # a, the atom's logit beyond the others
+
+    def lowest(self, start: FloatArray, ends: FloatArray) -> FloatArray:
+        """The minimiser with `|x_s| <= ends_s`, by Newton's steps over the multipliers that are free."""
+        x, ahead = start, self.ahead
+        value, share = self._at(ahead)
+        settled = _SETTLED * float(np.abs(self.imbalance).max(initial=0.0))
+        for _ in range(_STEPS):
+            slope = (self.weights * share) @ self.imbalance
+            free = ~(((x <= -ends) & (slope > 0.0)) | ((x >= ends) & (slope < 0.0)))
+            left = float(np.abs(slope[free]).max(initial=0.0))
+            if left <= settled:
+                break
+            settled = max(settled, _ENOUGH * left) if x is start else settled
+            step = np.zeros(len(x))
+            step[free] = self._newton_step(self.weights * share * (1.0 - share), slope, free)
+            step = np.clip(x + step, -ends, ends) - x
+            rise, gain = self.imbalance @ step, -float(slope @ step)
+            length = _FARTHEST / max(float(np.abs(rise).max()), _FARTHEST)
+            while (after := self._at(ahead + length * rise))[0] > value - _DECREASE * length * gain:
+                length *= _SHORTER
+                if length * gain <= _ROUNDING * value:
+                    return x
+            x, ahead, (value, share) = x + length * step, ahead + length * rise, after
+        return x
+
+    def _at(self, ahead: FloatArray) -> tuple[float, FloatArray]:
+        """The value, and the probabilities of the atom."""
+        less_likely = np.exp(-np.abs(ahead))
+        value = float(self.weights @ (np.maximum(ahead, 0.0) + np.log1p(less_likely)))
+        return value, np.where(ahead > 0.0, 1.0, less_likely) / (1.0 + less_likely)
+
+    def _newton_step(self, curvature: FloatArray, slope: FloatArray, free: BoolArray) -> FloatArray:
+        """Over the free multipliers; of rows that are sure either way there is nothing to see."""
+        some = np.flatnonzero(curvature > _SEEN * curvature.max())
+        seen = self.imbalance.take(some, axis=0)
+        seen = seen if free.all() else seen[:, free]
+        hessian = (seen * curvature[some, None]).T @ seen
+        places = np.arange(len(hessian))
+        hessian[places, places] += _RIDGE * max(float(hessian[places, places].max()), _LEAST_CURVATURE)
+        return np.asarray(np.linalg.solve(hessian, -slope[free]))
