@@ -197,11 +197,13 @@ def report(found: list[Fit]) -> None:
 
 
 def _together(found: list[Fit]) -> str:
-    """All fits without a warning: of single cells in which nearly all warn, chance decides which fits do not."""
+    """Of all fits: in a single cell in which nearly all warn, chance decides which do not."""
     kept = [fit for fit in found if not fit.warned]
     beyond = [fit for fit in kept if fit.distance > fit.epsilon]
     share = f" ({len(beyond) / len(kept):.1%})" if kept else ""
-    return f"of {len(kept)} fits without a warning, among {len(found)}, {len(beyond)} are beyond epsilon{share}"
+    return (
+        f"of {len(kept)} fits without a warning, among {len(found)}, {len(beyond)} are beyond epsilon{share}"
+    )
 
 
 def _risk_ratio(found: list[Fit], cell: tuple, of_cell: list[Fit]) -> str:

@@ -6,7 +6,8 @@ tolerance (risks and violations of the two files agree to 4e-6, in streams that 
 faces were solved in another order of sums (agree to 4e-9, in streams that grow to 1e-4), again when its last
 steps were held by less (agree to 2e-7, after a stochastic solver to 2e-6, in streams that grow to 6e-5), and
 again when an interior point came to the models of its steps (all the same, in streams that grow to 9e-4).
-It was made once more when guesses came to share a factorisation, on another processor (agree to 5e-8).
+It was made once more when guesses came to share a factorisation, on another processor (agree to 5e-8), and
+when blocks of Hessians were added up in longer loops (agree to 2e-10).
 Other processors have other instructions, and round elsewhere: there a solver stops at another point that is
 as good. What its tolerance bounds, risks and violations, is the same, and multipliers need not be.
 """

@@ -5,6 +5,8 @@ the kernels with them.
 """
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
 
 from evenhand._utils.typing import AnyArray, FloatArray
 
@@ -98,3 +100,23 @@ def pmf_into(
 ) -> None:
     """Policy of each row, one row of `out` each."""
     out[start:stop], _ = _policy(_logits(design, loadings, offset, start, stop))
+
+
+def lowest_of_atom(
+    imbalance: FloatArray,
+    weights: FloatArray,
+    ahead: FloatArray,
+    start: FloatArray,
+    ends: FloatArray,
+    settled: float,
+    enough: float,
+) -> FloatArray:
+    """The minimiser of a logistic regression in a box, as SciPy finds it."""
+
+    def value_and_slope(x: FloatArray) -> tuple[float, FloatArray]:
+        logits = ahead + imbalance @ (x - start)
+        return float(weights @ np.logaddexp(0.0, logits)), (weights * expit(logits)) @ imbalance
+
+    settings = {"ftol": 1e-15, "gtol": settled, "maxiter": 10_000}
+    bounds = list(zip(-ends, ends, strict=True))
+    return np.asarray(minimize(value_and_slope, start, jac=True, bounds=bounds, options=settings).x)

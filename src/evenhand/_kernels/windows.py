@@ -24,24 +24,21 @@ def windows(
     firsts, sizes = np.empty((2, n_rows), np.int64)
     values = np.empty(n_rows * n_atoms)  # the most there can be: what is not touched takes no memory
     scratch = scratch_for(design, n_atoms)
-    filled = _windows_into(firsts, sizes, values, scratch, design, loadings, offset, start, stop)
+    ends = np.empty((2, LANES), scratch.exponents.dtype)
+    filled = _windows_into(firsts, sizes, values, ends, scratch, design, loadings, offset, start, stop)
     return firsts, sizes, values[:filled].copy()
 
 
 @njit(**_PLAIN)
-def _windows_into(firsts, sizes, values, scratch, design, loadings, offset, start, stop):
-    logits, total, n_atoms = scratch.logits, scratch.total, loadings.shape[0]
+def _windows_into(firsts, sizes, values, ends, scratch, design, loadings, offset, start, stop):
+    logits, total = scratch.logits, scratch.total
     filled = 0
     for block in range(start, stop, LANES):
         n_lanes = min(LANES, stop - block)
         softmax_block_into(scratch, design, loadings, offset, block, n_lanes)
+        _ends_into(ends[0], ends[1], scratch.top, logits, total)
         for r in range(n_lanes):
-            low, high = n_atoms, 0
-            least = NEGLIGIBLE * total[r]
-            for atom in range(n_atoms):
-                if logits[atom, r] > least:
-                    low = min(low, atom)
-                    high = atom + 1
+            low, high = ends[0, r], ends[1, r]
             for atom in range(low, high):
                 values[filled] = logits[atom, r] / total[r]
                 filled += 1
@@ -51,9 +48,19 @@ def _windows_into(firsts, sizes, values, scratch, design, loadings, offset, star
 
 
 @njit(**_VECTORISE)
-def _add_into(target, scale, products):
-    for k in range(len(products)):
-        target[k] += scale * products[k]
+def _ends_into(low, high, least, logits, total):
+    """First atom of every lane's window, and the one behind its last; `least` is written into."""
+    n_atoms = len(logits)
+    for r in range(LANES):
+        low[r], high[r], least[r] = n_atoms, 0, NEGLIGIBLE * total[r]
+    for atom in range(n_atoms):
+        row = logits[atom]
+        for r in range(LANES):
+            high[r] = atom + 1 if row[r] > least[r] else high[r]
+        last = n_atoms - 1 - atom
+        row = logits[last]
+        for r in range(LANES):
+            low[r] = last if row[r] > least[r] else low[r]
 
 
 def add_blocks_into(
@@ -72,18 +79,19 @@ def add_blocks_into(
     ends at its entry of `stops` among `values`. In the `order` of their first atoms, rows that follow each
     other fill the same blocks, which then stay in the cache.
     """
-    products = np.empty(blocks.shape[2])
-    _add_blocks_into(blocks, products, imbalance, weights, firsts, stops, values, order, cumulative)
+    flat = blocks.reshape(len(blocks), -1)  # offsets and pairs in one row: short loops would not vectorise
+    products, ahead = np.empty(blocks.shape[2]), np.empty(flat.shape[1])
+    _add_blocks_into(flat, products, ahead, imbalance, weights, firsts, stops, values, order, cumulative)
 
 
 @njit(**_PLAIN)
-def _add_blocks_into(blocks, products, imbalance, weights, firsts, stops, values, order, cumulative):
-    n_groups = imbalance.shape[1]
+def _add_blocks_into(blocks, products, ahead, imbalance, weights, firsts, stops, values, order, cumulative):
+    n_groups, n_pairs = imbalance.shape[1], len(products)
     for i in order:
         low = firsts[i]
         row = values[(stops[i - 1] if i > 0 else 0) : stops[i]]
-        size = len(row)
-        if size == 1:
+        size = len(row) - cumulative
+        if len(row) == 1:
             continue
         pair = 0
         for s in range(n_groups):
@@ -91,20 +99,35 @@ def _add_blocks_into(blocks, products, imbalance, weights, firsts, stops, values
             for r in range(s, n_groups):
                 products[pair] = weighted * imbalance[i, r]
                 pair += 1
-        if cumulative:
-            below = 0.0
-            for a in range(size - 1):
-                below += row[a]
-                up_to = below
-                for b in range(a, size - 1):
-                    if b > a:
-                        up_to += row[b]
-                    _add_into(blocks[low + a, b - a], below * (1.0 - up_to), products)
-        else:
-            for a in range(size):
-                _add_into(blocks[low + a, 0], row[a] * (1.0 - row[a]), products)
-                for b in range(a + 1, size):
-                    _add_into(blocks[low + a, b - a], -row[a] * row[b], products)
+        _ahead_into(ahead, row, size, products, cumulative)
+        below = 0.0
+        for a in range(size):
+            below += row[a]
+            from_here = ahead[a * n_pairs : size * n_pairs]
+            if not cumulative:  # of an atom with itself: p (1 - p), and not -p p
+                _add_into(from_here[:n_pairs], 1.0, products)
+            _add_into(blocks[low + a], below if cumulative else row[a], from_here)
+
+
+@njit(**_PLAIN)
+def _ahead_into(ahead, row, size, products, cumulative):
+    """`g(b) t_s t_r` for all atoms b of a window and all pairs, where `Cov(a, b) = f(a) g(b)` for a < b."""
+    n_pairs, up_to = len(products), 0.0
+    for b in range(size):
+        up_to += row[b]
+        _scale_into(ahead[b * n_pairs :], 1.0 - up_to if cumulative else -row[b], products)
+
+
+@njit(**_VECTORISE)
+def _scale_into(target, scale, products):
+    for k in range(len(products)):
+        target[k] = scale * products[k]
+
+
+@njit(**_VECTORISE)
+def _add_into(target, scale, products):
+    for k in range(len(products)):
+        target[k] += scale * products[k]
 
 
 def factors(

@@ -28,16 +28,19 @@ from evenhand.solvers.newton import (
 )
 from evenhand.solvers.quadratic import solve_model
 
-_EMPTY = 1e-7  # mean probability of an atom that a step leaves out
+_EMPTY = 1e-8  # mean probability of an atom that a step leaves out
 _WORTH = 1e-2  # of the precision of a stage: a violation of an atom that is worth a sweep
 _LENGTHS = (1.0, 0.3, 0.1)
-_HOPELESS = (
-    300.0  # times the promised decrease, by which a step may at most raise the objective before a sweep
-)
-_ACCEPT, _TRUST = 0.1, 0.7  # shares of the promised decrease: to accept a step, to damp less
+# Times the promised decrease, by which a step may raise the objective before sweeps; how many sweeps may take
+# that back, and what each has to leave of it at most.
+_HOPELESS, _SWEEPS, _LEFT = 3e3, 3, 0.25
+_ACCEPT, _POOR, _TRUST = 0.1, 0.25, 0.7  # shares of that decrease: to accept a step, to damp more, less
 # Factors of the damping: after a step that was shortened, where none was found, after one that kept its word.
 _MORE, _MUCH_MORE, _LESS = 3.0, 6.0, 12.0
 _TRIES = 20
+# Times the precision of a stage: from there on a step is held. The objective would fall on for many steps, by
+# less than counts, and each of them would disturb what the others have settled.
+_NEAR, _HELD = 30.0, 1e-5
 _AT_HEIGHT = 1.0 - 1e-9
 
 
@@ -80,28 +83,32 @@ def atom_step(stage: Stage, state: BatchState) -> BatchState:
         rise = norm.dual((state.point + move)[is_used]) - norm.dual(state.point[is_used])
         promise = -float(violation @ step + problem.slack @ rise + 0.5 * step @ (model @ step))
         after, length = _along(stage, state, _followed(move, is_used), is_used, promise)
-        if after is not None:
-            share = share_of_promise(stage, state, after, promise)
-            return replace(after, damping=_next_damping(damping, length, share))
+        if length > 0.0:
+            return replace(after, damping=_next_damping(stage, state, after, damping, length, promise))
+        state = replace(state, n_gradient_rows=after.n_gradient_rows)
         damping *= _MORE
     return newton_step(stage, state)
 
 
 def _along(
     stage: Stage, state: BatchState, move: FloatArray, is_used: BoolArray, promise: float
-) -> tuple[BatchState | None, float]:
-    """The state after the longest part of the move that a sweep makes good, if any, and its length."""
-    problem = stage.problem
+) -> tuple[BatchState, float]:
+    """The state after the longest part of the move that sweeps make good, and its length, or zero."""
+    problem, after = stage.problem, state
     for length in _LENGTHS if promise > 0.0 else ():
         point = _cut_off(problem.slack, state.point + length * move, is_used)
-        n_rows = state.n_gradient_rows + problem.n_rows
+        n_rows = after.n_gradient_rows + problem.n_rows
         after = replace(state, point=point, now=evaluate(problem, point), n_gradient_rows=n_rows)
-        if after.now.value - state.now.value > _HOPELESS * promise:
-            continue
-        after = swept(stage, after)
-        if share_of_promise(stage, state, after, promise) > _ACCEPT * length:
-            return after, length
-    return None, 0.0
+        rise, most = after.now.value - state.now.value, _HOPELESS * promise
+        for _ in range(_SWEEPS):
+            if rise > most:
+                break
+            after = swept(stage, after)
+            if share_of_promise(stage, state, after, promise) > _ACCEPT * length:
+                return after, length
+            most = _LEFT * max(rise, promise)
+            rise = after.now.value - state.now.value
+    return replace(state, n_gradient_rows=after.n_gradient_rows), 0.0
 
 
 def swept(stage: Stage, state: BatchState) -> BatchState:
@@ -144,8 +151,14 @@ def _cut_off(slack: FloatArray, point: FloatArray, is_used: BoolArray) -> FloatA
     return np.where(is_used[:, None], point, np.clip(point, -ends, ends))
 
 
-def _next_damping(damping: float, length: float, share: float) -> float:
-    """More after a step that had to be shortened, much less after one that kept its word."""
-    if length < 1.0:
-        return _MORE * damping
-    return max(damping / _LESS, RIDGE) if share > _TRUST else damping
+def _next_damping(
+    stage: Stage, state: BatchState, after: BatchState, damping: float, length: float, promise: float
+) -> float:
+    """More after a step that was too long, much less after one that kept its word; some near the end."""
+    share = share_of_promise(stage, state, after, promise)
+    if length < 1.0 or (stage.is_soft and share < _POOR):
+        damping *= _MORE
+    elif share > _TRUST:
+        damping = max(damping / _LESS, RIDGE)
+    is_near = stage.tol < error_of(stage, after) <= _NEAR * stage.tol
+    return max(damping, _HELD) if is_near and state.damping < _HELD else damping

@@ -16,8 +16,9 @@ from typing import Self
 import numpy as np
 
 from evenhand._kernels.chunks import map_chunks
+from evenhand._kernels.one_atom import lowest_of_atom
 from evenhand._kernels.softmax import LOG_2
-from evenhand._utils.typing import BoolArray, FloatArray, IntArray
+from evenhand._utils.typing import FloatArray, IntArray
 from evenhand.dual.curvature import imbalances
 from evenhand.dual.objective import policy_loadings
 from evenhand.dual.problem import DualProblem
@@ -25,15 +26,9 @@ from evenhand.dual.rows import MemoryRows, stored_rows
 
 # Logits below those of all others together from which a row is not looked at, and what such rows stay below.
 _FAR, _UNSEEN = 50.0, 25.0
-_NEARLY_SURE = 0.999  # probability of an atom from which the others are summed anew: what is left cancels
-_STEPS, _SHORTER = 12, 0.3
-_FARTHEST = 50.0  # change of a logit in one step
-_DECREASE = 1e-4  # share of the promise that a step has to gain
-_ROUNDING = 1e-14  # of the value: a gain that is none
+_NEARLY_SURE = 0.9  # probability of an atom from which the others are summed anew: what is left cancels
 _SETTLED = 1e-12  # of the largest imbalance: a slope that is none
-_SEEN = 1e-5  # share of the largest curvature of a row that counts in their sum
-_ENOUGH = 0.01  # share of the first slope: the other atoms move, too
-_RIDGE, _LEAST_CURVATURE = 1e-9, 1e-6  # of the largest curvature: groups may be multiples of one another
+_ENOUGH = 0.1  # share of the first slope: the other atoms move, too
 
 
 @dataclass(slots=True, eq=False)
@@ -86,17 +81,16 @@ class AtomSweeps:
             return
         others = self._totals_without(atom, logits, seen)
         here = self.point[atom]
-        some = OneAtom(
-            imbalance=self.imbalance.take(seen, axis=0),
-            weights=self.rows.weights[seen],
-            ahead=logits[seen] - others,
-        )
-        move = some.lowest(here, ends) - here
+        imbalance = self.imbalance.take(seen, axis=0)
+        ahead = logits[seen] - others
+        settled = _SETTLED * float(self.largest.max())
+        lowest = lowest_of_atom(imbalance, self.rows.weights[seen], ahead, here, ends, settled, _ENOUGH)
+        move = lowest - here
         move *= self._length_unseen(logits, move)
         self.point[atom] = here + move
         n_kept = self.rows.n_kept
         self.loadings[atom, :n_kept] += self.problem.temperature * (self.problem.mixing @ move)
-        self.totals[seen] = np.logaddexp(others, logits[seen] + some.imbalance @ move)
+        self.totals[seen] = np.logaddexp(others, logits[seen] + imbalance @ move)
 
     def _totals_without(self, atom: int, logits: FloatArray, seen: IntArray) -> FloatArray:
         """Log of the sum over the other atoms."""
@@ -117,52 +111,3 @@ class AtomSweeps:
         room = self.totals - _UNSEEN - logits
         far = (logits <= self.totals - _FAR) & (rise > room)
         return float((room[far] / rise[far]).min(initial=1.0))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OneAtom:
-    """`sum_i w_i log(1 + e^(a_i + <x - x_0, b_i>))`: beta times the dual over one atom's multipliers."""
-
-    imbalance: FloatArray  # b = beta t, (n_rows, n_groups)
-    weights: FloatArray
-    ahead: FloatArray  # a, the atom's logit beyond the others
-
-    def lowest(self, start: FloatArray, ends: FloatArray) -> FloatArray:
-        """The minimiser with `|x_s| <= ends_s`, by Newton's steps over the multipliers that are free."""
-        x, ahead = start, self.ahead
-        value, share = self._at(ahead)
-        settled = _SETTLED * float(np.abs(self.imbalance).max(initial=0.0))
-        for _ in range(_STEPS):
-            slope = (self.weights * share) @ self.imbalance
-            free = ~(((x <= -ends) & (slope > 0.0)) | ((x >= ends) & (slope < 0.0)))
-            left = float(np.abs(slope[free]).max(initial=0.0))
-            if left <= settled:
-                break
-            settled = max(settled, _ENOUGH * left) if x is start else settled
-            step = np.zeros(len(x))
-            step[free] = self._newton_step(self.weights * share * (1.0 - share), slope, free)
-            step = np.clip(x + step, -ends, ends) - x
-            rise, gain = self.imbalance @ step, -float(slope @ step)
-            length = _FARTHEST / max(float(np.abs(rise).max()), _FARTHEST)
-            while (after := self._at(ahead + length * rise))[0] > value - _DECREASE * length * gain:
-                length *= _SHORTER
-                if length * gain <= _ROUNDING * value:
-                    return x
-            x, ahead, (value, share) = x + length * step, ahead + length * rise, after
-        return x
-
-    def _at(self, ahead: FloatArray) -> tuple[float, FloatArray]:
-        """The value, and the probabilities of the atom."""
-        less_likely = np.exp(-np.abs(ahead))
-        value = float(self.weights @ (np.maximum(ahead, 0.0) + np.log1p(less_likely)))
-        return value, np.where(ahead > 0.0, 1.0, less_likely) / (1.0 + less_likely)
-
-    def _newton_step(self, curvature: FloatArray, slope: FloatArray, free: BoolArray) -> FloatArray:
-        """Over the free multipliers; of rows that are sure either way there is nothing to see."""
-        some = np.flatnonzero(curvature > _SEEN * curvature.max())
-        seen = self.imbalance.take(some, axis=0)
-        seen = seen if free.all() else seen[:, free]
-        hessian = (seen * curvature[some, None]).T @ seen
-        places = np.arange(len(hessian))
-        hessian[places, places] += _RIDGE * max(float(hessian[places, places].max()), _LEAST_CURVATURE)
-        return np.asarray(np.linalg.solve(hessian, -slope[free]))
