@@ -12,7 +12,7 @@ from evenhand._kernels.compiling import njit
 from evenhand._utils.typing import FloatArray
 
 _STEPS = 20
-_PROX = 10.0
+_HELD = 10.0  # times the slope that is none: a move by a whole end costs so much where no row holds it
 _LENGTHS = (1.0, 0.3, 0.1)  # of a step, before one that needs no search is taken
 _NEAR = 1e-3  # a logit from which its hyperbolic tangent is the logit itself
 _DECREASE = 1e-4  # share of the promise that a step has to gain
@@ -60,33 +60,24 @@ def _lowest_of_atom_into(
     value = _value_into(shares[now], aheads[now], weights)
     for n_steps in range(_STEPS):
         _slope_into(slope, shares[now], weights, imbalance)
-        left = 0.0
-        for s in range(len(x)):
-            if not _is_held(x[s], ends[s], slope[s]):
-                left = max(left, abs(slope[s]))
+        left = _largest_free(slope, x, ends)
         if n_steps == 0:
             settled = max(settled, enough * left)
         if left <= settled:
             return
-        is_lower = False
         for is_above in (False, True):
             _hessian_into(hessian, aheads[now], shares[now], weights, imbalance, is_above)
             for s in range(len(x)):
                 if ends[s] > 0.0:
-                    hessian[s, s] += _PROX * settled / ends[s]
+                    hessian[s, s] += _HELD * settled / ends[s]
             _lowest_in_box_into(move, pull, right, held, factor, hessian, slope, x, ends)
-            gain = 0.0
-            for s in range(len(x)):
-                gain -= slope[s] * move[s]
-            for length in _LENGTHS:
-                _rise_into(aheads[after], aheads[now], imbalance, move, length)
-                lower = _value_into(shares[after], aheads[after], weights)
-                is_lower = lower <= value - _DECREASE * length * gain
-                if is_lower:
-                    break
-            if is_lower:
+            gain = _gain(slope, move)
+            length, lower = _along_into(
+                aheads[after], shares[after], aheads[now], imbalance, weights, move, value, gain
+            )
+            if length > 0.0:
                 break
-        if not is_lower or gain <= _ROUNDING * value:
+        if length == 0.0 or gain <= _ROUNDING * value:
             return
         for s in range(len(x)):
             x[s] = min(max(x[s] + length * move[s], -ends[s]), ends[s])
@@ -97,6 +88,35 @@ def _lowest_of_atom_into(
 def _is_held(x, end, slope):
     """Whether a multiplier is at an end that it would like to cross."""
     return (x <= -_AT_END * end and slope >= 0.0) or (x >= _AT_END * end and slope <= 0.0)
+
+
+@njit(**_PLAIN)
+def _largest_free(slope, x, ends):
+    """The largest slope that could be followed."""
+    left = 0.0
+    for s in range(len(x)):
+        if not _is_held(x[s], ends[s], slope[s]):
+            left = max(left, abs(slope[s]))
+    return left
+
+
+@njit(**_PLAIN)
+def _gain(slope, move):
+    gain = 0.0
+    for s in range(len(slope)):
+        gain -= slope[s] * move[s]
+    return gain
+
+
+@njit(**_PLAIN)
+def _along_into(raised, share, ahead, imbalance, weights, move, value, gain):
+    """The first length of the move that gains what it should, or zero, and the value there."""
+    for length in _LENGTHS:
+        _rise_into(raised, ahead, imbalance, move, length)
+        lower = _value_into(share, raised, weights)
+        if lower <= value - _DECREASE * length * gain:
+            return length, lower
+    return 0.0, value
 
 
 @njit(**_PLAIN)
