@@ -69,6 +69,7 @@ def test_what_rows_know_of_the_point_stays_true(beta, seed):
     sweeps = AtomSweeps.at(problem, start)
     for _ in range(2):
         sweeps.sweep(np.random.default_rng(seed).permutation(problem.n_atoms), np.abs(start).max(axis=0))
+    assert np.abs(sweeps.point - start).max() > 1e-3
     logits = beta * (
         problem.imbalance() @ sweeps.point.T - (problem.costs() - problem.rows.constant[:, None])
     )
@@ -82,7 +83,7 @@ def test_every_atom_lowers_the_objective(beta, epsilon):
     problem = problem_of(6, beta=beta, epsilon=epsilon)
     point = random_point(problem, 0.05, seed=1)
     ends = np.abs(point).max(axis=0) if epsilon else np.full(problem.n_groups, np.inf)
-    value = smooth_part(problem, point)
+    value = first = smooth_part(problem, point)
     for atom in range(problem.n_atoms):
         sweeps = AtomSweeps.at(problem, point)
         sweeps.sweep(np.array([atom]), ends)
@@ -90,6 +91,7 @@ def test_every_atom_lowers_the_objective(beta, epsilon):
         after = smooth_part(problem, point)
         assert after <= value + 1e-12
         value = after
+    assert value < first - 1e-4
 
 
 def test_an_atom_that_no_row_looks_at_stays():
@@ -181,7 +183,9 @@ def test_a_sweep_that_leaves_a_quarter_is_followed_by_another(monkeypatch):
         monkeypatch.setattr(
             atom_steps,
             "swept",
-            lambda stage, state: replace(state, now=replace(state.now, value=value + left.pop(0))),
+            lambda stage, state: replace(
+                state, point=state.point.copy(), now=replace(state.now, value=value + left.pop(0))
+            ),
         )
         monkeypatch.setattr(atom_steps, "_LENGTHS", (1.0,))
         is_used = np.ones(31, bool)

@@ -54,6 +54,8 @@ def test_warm_up_calls_every_loop_that_users_call():
     idle = {kernel.py_func.__name__ for kernel in warm_up._kernels() if not kernel.signatures}
     parts = {"softmax_block_into", "workspace", "cut_into"}  # compiled into those that call them
     assert {name for name in idle if not name.startswith("_")} <= {"siphash_sparse_into", *parts}
+    called = {"_windows_into", "_add_blocks_into", "_factors_into", "_spread_into", "_lowest_of_atom_into"}
+    assert not called & idle
 
 
 @pytest.mark.slow

@@ -12,8 +12,10 @@ from evenhand._kernels.compiling import njit
 from evenhand._utils.typing import FloatArray
 
 _STEPS = 20
-_HELD = 10.0  # times the slope that is none: a move by a whole end costs so much where no row holds it
-_LENGTHS = (1.0, 0.3, 0.1)  # of a step, before one that needs no search is taken
+# Where no row holds a multiplier, a move as long as its end meets a slope of so many times the largest that
+# may be left.
+_AT_LEAST_HELD = 10.0
+_LENGTHS = (1.0, 0.3, 0.1)  # of a step
 _NEAR = 1e-3  # a logit from which its hyperbolic tangent is the logit itself
 _DECREASE = 1e-4  # share of the promise that a step has to gain
 _ROUNDING = 1e-14  # of the value: a gain that is none
@@ -69,7 +71,7 @@ def _lowest_of_atom_into(
             _hessian_into(hessian, aheads[now], shares[now], weights, imbalance, is_above)
             for s in range(len(x)):
                 if ends[s] > 0.0:
-                    hessian[s, s] += _HELD * settled / ends[s]
+                    hessian[s, s] += _AT_LEAST_HELD * settled / ends[s]
             _lowest_in_box_into(move, pull, right, held, factor, hessian, slope, x, ends)
             gain = _gain(slope, move)
             length, lower = _along_into(

@@ -44,11 +44,11 @@ class Dense:
     def __add__(self, other: Band) -> "Dense":
         """The sum with a band."""
         total = Dense(self.entries.copy())
-        total.add(other)
+        total.add_in_place(other)
         return total
 
-    def add(self, other: Band) -> None:
-        """Add a band to the entries themselves: a copy of a large matrix takes as long as many products."""
+    def add_in_place(self, other: Band) -> None:
+        """Add a band to the entries themselves: to copy a large matrix takes as long as many products."""
         size, width = other.columns.shape
         flat = self.entries.reshape(-1)
         for step in range(width):

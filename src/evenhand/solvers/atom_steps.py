@@ -20,6 +20,7 @@ from evenhand.solvers.newton import (
     BatchState,
     Stage,
     error_of,
+    is_told,
     metric_of,
     moves_in_part,
     moving_places,
@@ -60,6 +61,7 @@ def atom_step(stage: Stage, state: BatchState) -> BatchState:
     """A Newton step and a sweep, damped or shortened until the objective falls; else a plain step."""
     problem, norm = stage.problem, stage.problem.parity.norm
     masses = problem.rows.moments(*policy_loadings(problem, state.point), whole=True).columns[-1]
+    state = replace(state, n_gradient_rows=state.n_gradient_rows + problem.n_rows)
     is_used = masses > _EMPTY
     moving = moving_places(problem, state)
     moving = moving[is_used[moving // problem.n_groups]]
@@ -71,7 +73,7 @@ def atom_step(stage: Stage, state: BatchState) -> BatchState:
     here, violation = state.point.ravel()[moving], state.now.violation.ravel()[moving]
     damping, added = state.damping, 0.0
     for _ in range(_TRIES):
-        model.add(smoother * ((damping - added) * largest))
+        model.add_in_place(smoother * ((damping - added) * largest))
         added = damping
         there = solve_model(norm, model, violation - model @ here, here, problem.slack, moving)
         step = there - here
@@ -80,8 +82,10 @@ def atom_step(stage: Stage, state: BatchState) -> BatchState:
             continue
         move = np.zeros(state.point.shape)
         move.reshape(-1)[moving] = step
-        rise = norm.dual((state.point + move)[is_used]) - norm.dual(state.point[is_used])
-        promise = -float(violation @ step + problem.slack @ rise + 0.5 * step @ (model @ step))
+        dearer = norm.dual((state.point + move)[is_used]) - norm.dual(state.point[is_used])
+        promise = -float(violation @ step + problem.slack @ dearer + 0.5 * step @ (model @ step))
+        if not is_told(state, promise):
+            return newton_step(stage, state)
         after, length = _along(stage, state, _followed(move, is_used), is_used, promise)
         if length > 0.0:
             return replace(after, damping=_next_damping(stage, state, after, damping, length, promise))
@@ -103,9 +107,11 @@ def _along(
         for _ in range(_SWEEPS):
             if rise > most:
                 break
-            after = swept(stage, after)
+            before, after = after, swept(stage, after)
             if share_of_promise(stage, state, after, promise) > _ACCEPT * length:
                 return after, length
+            if after.point is before.point:  # the sweep found nothing lower
+                break
             most = _LEFT * max(rise, promise)
             rise = after.now.value - state.now.value
     return replace(state, n_gradient_rows=after.n_gradient_rows), 0.0

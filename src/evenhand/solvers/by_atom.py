@@ -1,12 +1,13 @@
-"""Exact minimisation over the multipliers of one atom at a time: what a Newton step over all of them misses.
+"""Minimisation over the multipliers of one atom at a time: what a Newton step over all of them misses.
 
 A row that gives an atom no probability is not in the Hessian there, but once the atom's logit rises it takes
 the row at once. With many groups hundreds of rows jump in this way, so that steps have to be short. The
 dual over the multipliers of a single atom is a logistic regression of one class against the others,
 
-    min_x  E[ LSE(others) + 1/beta * log(1 + e^(u + beta <x, t>)) ]   with |x_s| <= h_s,
+    min_x  E[ LSE(others) + 1/beta * log(1 + e^(a + beta <x, t>)) ]   with |x_s| <= h_s,
 
-which knows all rows, has no more unknowns than there are groups, and takes two or three steps of Newton's.
+where a is the atom's logit without multipliers, beyond the others'. It knows all rows, has no more unknowns
+than there are groups, and takes two or three steps of Newton's.
 A sweep over the atoms puts right what a long step over all of them has done to a few.
 """
 
@@ -24,11 +25,12 @@ from evenhand.dual.objective import policy_loadings
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.rows import MemoryRows, stored_rows
 
-# Logits below those of all others together from which a row is not looked at, and what such rows stay below.
+# A row whose logit for the atom is this far below that of all atoms together is not looked at; no move may
+# bring such a row nearer than the second number.
 _FAR, _UNSEEN = 50.0, 25.0
 _NEARLY_SURE = 0.9  # probability of an atom from which the others are summed anew: what is left cancels
-_SETTLED = 1e-12  # of the largest imbalance: a slope that is none
-_ENOUGH = 0.1  # share of the first slope: the other atoms move, too
+_SETTLED = 1e-12  # share of the largest imbalance: a smaller slope counts as zero
+_ENOUGH = 0.1  # share of the first slope that is left: other atoms move after this one, and change it again
 
 
 @dataclass(slots=True, eq=False)
@@ -87,7 +89,7 @@ class AtomSweeps:
         lowest = lowest_of_atom(imbalance, self.rows.weights[seen], ahead, here, ends, settled, _ENOUGH)
         move = lowest - here
         move *= self._length_unseen(logits, move)
-        self.point[atom] = here + move
+        self.point[atom] = np.clip(here + move, -ends, ends)  # a sum may round to beyond an end
         n_kept = self.rows.n_kept
         self.loadings[atom, :n_kept] += self.problem.temperature * (self.problem.mixing @ move)
         self.totals[seen] = np.logaddexp(others, logits[seen] + imbalance @ move)

@@ -199,7 +199,7 @@ def _along(
         return after, float((now.violation * move).sum()) + change
 
     after, steepness = at(1.0, state)
-    if not _is_told(state, promise):  # values would choose a length by their rounding
+    if not is_told(state, promise):  # values would choose a length by their rounding
         return after, 1.0
     if steepness < _STEEP * slope < 0.0:
         return _farther(at, after)
@@ -237,11 +237,11 @@ def _farther(
 
 def share_of_promise(stage: Stage, state: BatchState, after: BatchState, promise: float) -> float:
     """How much of the promised decrease came true; where floats cannot tell, how much of the error went."""
-    if _is_told(state, promise):
+    if promise > 0.0 and is_told(state, promise):
         return (state.now.value - after.now.value) / promise
     return 1.0 - error_of(stage, after) / max(error_of(stage, state), np.finfo(float).tiny)
 
 
-def _is_told(state: BatchState, promise: float) -> bool:
-    """Whether floats can tell such a decrease of the objective."""
-    return promise > _ROUNDING * (1.0 + abs(state.now.value))
+def is_told(state: BatchState, promise: float) -> bool:
+    """Whether floats can tell such a change of the objective."""
+    return abs(promise) > _ROUNDING * (1.0 + abs(state.now.value))

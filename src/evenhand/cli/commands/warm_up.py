@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import evenhand
-from evenhand._kernels import hashing, softmax, stochastic, windows
+from evenhand._kernels import hashing, one_atom, softmax, stochastic, windows
 from evenhand.cli import options as opt
 from evenhand.cli.errors import ExitCode
 from evenhand.cli.terminal import Terminal
@@ -40,6 +40,8 @@ def use_everything() -> None:
     people = make_population(300, 2, random_state=0)
     for parity in ("cdf", "mean", "tv"):
         model = evenhand.ParityPostprocessor(parity=parity).fit(people.scores, people.group_proba)
+    many = make_population(300, 6, random_state=0)
+    evenhand.ParityPostprocessor(parity="tv").fit(many.scores, many.group_proba)
     model.predict(people.scores, people.group_proba)
     model.predict(people.scores, people.group_proba, ids=np.arange(300))
     model.predict_mean(people.scores, people.group_proba)
@@ -55,7 +57,7 @@ def use_everything() -> None:
 
 
 def _kernels() -> list[Any]:
-    modules = (hashing, softmax, stochastic, windows)
+    modules = (hashing, one_atom, softmax, stochastic, windows)
     return [kernel for module in modules for kernel in vars(module).values() if hasattr(kernel, "py_func")]
 
 
