@@ -125,6 +125,13 @@ def test_rows_that_are_not_all_in_the_hessian_go_the_plain_way():
     assert not atom_steps.goes_by_atom(state.stages[-1])
 
 
+def test_a_warm_start_that_is_only_measured_goes_the_plain_way():
+    """Its sweeps took three times as long as the plain steps that they saved."""
+    problem = problem_of(6)
+    state = Batch(tol=0.004).init(problem, np.zeros(problem.multipliers_shape))
+    assert not atom_steps.goes_by_atom(state.stages[-1])
+
+
 @pytest.mark.parametrize("epsilon", [0.0, 0.01, 0.05])
 def test_sweeps_lead_to_the_same_optimum_in_fewer_steps(epsilon, monkeypatch):
     problem = problem_of(8, n_rows=600, epsilon=epsilon, beta=5000.0)

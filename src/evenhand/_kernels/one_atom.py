@@ -16,7 +16,7 @@ _STEPS = 20
 # may be left.
 _AT_LEAST_HELD = 10.0
 _LENGTHS = (1.0, 0.3, 0.1)  # of a step
-_NEAR = 1e-3  # a logit from which its hyperbolic tangent is the logit itself
+_NEAR = 1e-3  # logits nearer to zero are taken to be this, where they are divided by
 _DECREASE = 1e-4  # share of the promise that a step has to gain
 _ROUNDING = 1e-14  # of the value: a gain that is none
 _AT_END = 1.0 - 1e-12

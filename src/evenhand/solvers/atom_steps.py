@@ -29,6 +29,9 @@ from evenhand.solvers.newton import (
 )
 from evenhand.solvers.quadratic import solve_model
 
+_PRECISE = (
+    1e-4  # precision up to which the last steps are worth sweeps: fits that are only measured ask for less
+)
 _EMPTY = 1e-8  # mean probability of an atom that a step leaves out
 _WORTH = 1e-2  # of the precision of a stage: a violation of an atom that is worth a sweep
 _LENGTHS = (1.0, 0.3, 0.1)
@@ -46,7 +49,10 @@ _AT_HEIGHT = 1.0 - 1e-9
 
 
 def goes_by_atom(stage: Stage) -> bool:
-    """Whether a stage takes these steps: its rows are all at hand, and each atom has its own multipliers."""
+    """Whether a stage takes these steps: its rows are all at hand, and each atom has its own multipliers.
+
+    A warm start that is solved to some per mille is left to plain steps, which are many but cheap.
+    """
     problem = stage.problem
     return (
         isinstance(problem.parity.norm, L1Norm)
@@ -54,6 +60,7 @@ def goes_by_atom(stage: Stage) -> bool:
         and moves_in_part(problem)
         and stage.curvature_rows is problem
         and problem.moment_shift is None
+        and (stage.is_soft or stage.tol <= _PRECISE)
     )
 
 
