@@ -20,7 +20,7 @@ import pandas as pd
 
 import evenhand as eh
 from benchmarks import _support as support
-from evenhand.tables.outofcore import stream_table
+from evenhand.tables import stream_table
 
 N_KILLS, N_ROWS, BLOCK = 200, 60_000, 1000
 NAMES = {"scores": "score", "group_proba": ["a", "b", "c"]}

@@ -23,7 +23,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import evenhand as eh
 from benchmarks import _support as support
-from evenhand.tables.outofcore import fit_table, iter_predictions, predict_table
+from evenhand.tables import fit_table, iter_predictions, predict_table
 from evenhand.tables.sources import open_source
 
 GIGABYTE, MOST_MEGABYTES = 1e9, 1000.0

@@ -14,7 +14,6 @@ import evenhand  # noqa: E402  the line above says where it is
 
 for name in (
     "costs",
-    "outofcore",
     "parity",
     "scoring",
 ):  # `eh.costs` lives elsewhere

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 
-from evenhand import ParityPostprocessor, outofcore
+from evenhand import ParityPostprocessor, tables
 from evenhand.tables import columns as readers
 from evenhand.tables.files import read_table
 from evenhand.tables.sources import open_source
@@ -158,10 +158,8 @@ def _read_columns(path: str) -> None:
 def _use(path: str, model: ParityPostprocessor) -> Any:
     """Predict from the file, or fit on it."""
     named: dict[str, Any] = {"scores": "score", "group_proba": ["p0", "p1"]}
-    list(outofcore.iter_predictions(model, path, **named, ids="id"))
-    fitted = outofcore.fit_table(
-        ParityPostprocessor(atoms=5, tol=1e-3), path, **named, sample_weight="weight"
-    )
+    list(tables.iter_predictions(model, path, **named, ids="id"))
+    fitted = tables.fit_table(ParityPostprocessor(atoms=5, tol=1e-3), path, **named, sample_weight="weight")
     return fitted.certificate_.violation
 
 

@@ -13,8 +13,8 @@ from sklearn.svm import SVC
 
 from evenhand import ParityPostprocessor, ParityRegressor, load, save
 from evenhand.datasets import make_population
+from evenhand.tables import stream_table
 from evenhand.tables.digests import digest
-from evenhand.tables.outofcore import stream_table
 
 skops = pytest.importorskip("skops.io")
 

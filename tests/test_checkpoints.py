@@ -16,8 +16,7 @@ from evenhand._utils import atomic
 from evenhand.datasets import make_population
 from evenhand.exceptions import InterruptWarning
 from evenhand.modelfile import ModelFileError
-from evenhand.tables import checkpoints
-from evenhand.tables.outofcore import TableProgress, stream_table
+from evenhand.tables import TableProgress, checkpoints, stream_table
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")  # forks, Python 3.12
 

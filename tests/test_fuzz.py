@@ -8,7 +8,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from evenhand import ParityPostprocessor, outofcore
+from evenhand import ParityPostprocessor, tables
 from evenhand.exceptions import PriceWarning
 from evenhand.tables.files import read_table
 from evenhand.tables.formats import TableError
@@ -116,7 +116,7 @@ def test_weights_that_are_words_are_refused_by_the_name_of_their_column(tmp_path
     path = tmp_path / "table.csv"
     path.write_text("score,p0,p1,weight\n0.1,0.5,0.5,true\n0.3,0.2,0.8,false\n")
     with pytest.raises(ValueError, match="Column 'weight' must hold numbers"):
-        outofcore.fit_table(
+        tables.fit_table(
             ParityPostprocessor(atoms=3),
             str(path),
             scores="score",

@@ -187,7 +187,7 @@ def test_a_table_in_blocks_is_predicted_as_a_whole():
         pd.DataFrame(FIT[0], columns=["u", "v"]), FIT[1], sensitive_features=FIT[2]
     )
     blocks = [frame[start : start + 500] for start in range(0, 3_000, 500)]
-    found = np.concatenate(list(eh.outofcore.iter_predictions(model, blocks)))
+    found = np.concatenate(list(eh.tables.iter_predictions(model, blocks)))
     assert np.array_equal(found, model.predict(frame))
 
 

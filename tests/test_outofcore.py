@@ -21,8 +21,7 @@ from evenhand.dual.costs import Squared
 from evenhand.dual.grid import uniform_grid
 from evenhand.dual.step import ParityStep
 from evenhand.exceptions import ClippingWarning, ConvergenceWarning, InterruptWarning
-from evenhand.tables import batch, spool
-from evenhand.tables.outofcore import TableProgress, fit_table, iter_predictions, predict_table
+from evenhand.tables import TableProgress, batch, fit_table, iter_predictions, predict_table, spool
 from evenhand.tables.sources import open_source
 from tests.tables import DATA, GROUPS, N_ROWS, NAMES, TABLE, fit_in_memory, make_step, write_table
 

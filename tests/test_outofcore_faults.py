@@ -6,7 +6,7 @@ import pytest
 
 from evenhand import ParityPostprocessor
 from evenhand.datasets import make_population
-from evenhand.tables.outofcore import fit_table, iter_predictions, predict_table
+from evenhand.tables import fit_table, iter_predictions, predict_table
 
 DATA = make_population(300, n_groups=2, random_state=0)
 NAMES = {"scores": "score", "group_proba": ["a", "b"]}

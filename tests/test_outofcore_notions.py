@@ -10,8 +10,7 @@ import pytest
 
 from evenhand import load
 from evenhand.estimators.streaming import BLOCK_ROWS
-from evenhand.tables import batch, spool
-from evenhand.tables.outofcore import fit_table, iter_predictions, predict_table, stream_table
+from evenhand.tables import batch, fit_table, iter_predictions, predict_table, spool, stream_table
 from tests.notions import CASES, ESTIMATORS, every_case, excess_on, fitted, people
 
 N_ROWS = 6000

@@ -6,7 +6,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 import pytest
 
-from evenhand.tables.outofcore import iter_predictions, predict_table
+from evenhand.tables import iter_predictions, predict_table
 from tests.tables import DATA, N_ROWS, NAMES, TABLE, fit_in_memory, make_step, write_table
 
 

@@ -14,7 +14,7 @@ import pytest
 import evenhand as eh
 from evenhand._utils.atomic import remove_leftovers, whole_file
 from evenhand.cli import main
-from evenhand.tables.outofcore import predict_table
+from evenhand.tables import predict_table
 from evenhand.tables.writing import write_frame
 from tests.cli_support import files_of, make_table
 

@@ -9,9 +9,18 @@ import pytest
 
 from evenhand._utils.validation import Rows
 from evenhand.solvers.result import Status
-from evenhand.tables import batch, numbers, partition_tasks, partitions, sampling
+from evenhand.tables import (
+    batch,
+    fit_table,
+    iter_predictions,
+    numbers,
+    partition_tasks,
+    partitions,
+    predict_table,
+    sampling,
+    stream_table,
+)
 from evenhand.tables.model_inputs import make_reader
-from evenhand.tables.outofcore import fit_table, iter_predictions, predict_table, stream_table
 from evenhand.tables.partition_tasks import PartitionError, Scorer
 from evenhand.tables.partitions import LocalPartitions, ScoredPartitions
 from tests.partitioned import GROUPS, NAMES, distance, make_frame, make_step, pieces

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="the docs are not part
 
 PUBLIC = (
     *("baselines", "calibration", "certificates", "costs", "datasets", "exceptions", "history", "metrics"),
-    *("mlflow", "modelfile", "outofcore", "parity", "plots", "river", "scoring", "solvers"),
+    *("mlflow", "modelfile", "parity", "plots", "river", "scoring", "solvers", "tables"),
 )
 BLOCK = re.compile(r"^( *)(```+|~~~+)(.*?)\n(.*?)^\1\2 *$", re.DOTALL | re.MULTILINE)
 SECTION = re.DOTALL | re.MULTILINE
@@ -150,7 +150,7 @@ def listed_names():
 
 
 def find(name):
-    """The object of a full name, through attributes where a module goes by another name."""
+    """The object of a full name; modules on the way are imported."""
     found = eh
     for part in name.split(".")[1:]:
         if not hasattr(found, part):

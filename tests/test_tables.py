@@ -17,10 +17,9 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from evenhand import ParityRegressor, save
 from evenhand._utils.progress import listening
-from evenhand.tables import files
+from evenhand.tables import files, fit_table, iter_predictions, predict_table, stream_table
 from evenhand.tables.files import read_batches, read_table
 from evenhand.tables.formats import TableError, TableOptionError
-from evenhand.tables.outofcore import fit_table, iter_predictions, predict_table, stream_table
 from evenhand.tables.sources import open_source
 from evenhand.tables.writing import table_writer, write_frame
 from tests.tables import DATA, GROUPS, N_ROWS, NAMES, TABLE, fit_in_memory, make_step

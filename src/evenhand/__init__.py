@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from evenhand._utils.version import __version__
 
 if TYPE_CHECKING:  # what the names below are; they are loaded when they are first asked for
-    from evenhand import baselines, certificates, datasets, exceptions, metrics, plots, solvers
+    from evenhand import baselines, certificates, datasets, exceptions, metrics, plots, solvers, tables
     from evenhand._kernels.chunks import get_num_threads, set_num_threads
     from evenhand.dual import costs, parity
     from evenhand.dual.thresholds import Thresholds
@@ -19,7 +19,6 @@ if TYPE_CHECKING:  # what the names below are; they are loaded when they are fir
     from evenhand.modelfile import load, save
     from evenhand.onnx_export import export_onnx
     from evenhand.reporting import model_card, report
-    from evenhand.tables import outofcore
 
 __all__ = [
     "ParityClassifier",
@@ -40,7 +39,6 @@ __all__ = [
     "load",
     "metrics",
     "model_card",
-    "outofcore",
     "parity",
     "plots",
     "report",
@@ -49,6 +47,7 @@ __all__ = [
     "set_num_threads",
     "solvers",
     "table_pipeline",
+    "tables",
 ]
 
 _HOMES = {
@@ -64,7 +63,6 @@ _HOMES = {
     "get_num_threads": "evenhand._kernels.chunks",
     "load": "evenhand.modelfile",
     "model_card": "evenhand.reporting",
-    "outofcore": "evenhand.tables",
     "parity": "evenhand.dual",
     "report": "evenhand.reporting",
     "save": "evenhand.modelfile",

@@ -18,8 +18,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import evenhand as eh
 from evenhand import ParityClassifier, ParityRegressor
-from evenhand.tables import batch
-from evenhand.tables.outofcore import fit_table, iter_predictions, predict_table
+from evenhand.tables import batch, fit_table, iter_predictions, predict_table
 from tests.partitioned import GROUPS, NAMES, DeadlyCost, distance, make_frame, make_step, pieces
 
 N_ROWS = 6000

@@ -11,8 +11,7 @@ import dask
 import dask.dataframe as dd
 import distributed
 
-from evenhand.tables import on_dask
-from evenhand.tables.outofcore import fit_table
+from evenhand.tables import fit_table, on_dask
 from tests.clusters.contract import FRAME, SIZES, SMOOTH, ClusterContract, names_of_pages
 from tests.page_lines import silent_blocks
 from tests.partitioned import GROUPS, NAMES, make_step, pieces

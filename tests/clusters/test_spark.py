@@ -11,7 +11,7 @@ pytest.importorskip("pyspark", reason="make test-spark has an environment with S
 import pyspark
 from pyspark.sql import SparkSession
 
-from evenhand.tables.outofcore import fit_table
+from evenhand.tables import fit_table
 from tests.clusters.contract import FRAME, SIZES, SMOOTH, ClusterContract, names_of_pages
 from tests.page_lines import silent_blocks
 from tests.partitioned import NAMES, make_step, pieces

@@ -198,7 +198,7 @@ def follow_regressor() -> Answers:
 
 
 def fit_table(memory: int | None = None, **settings: Any) -> Answers:
-    batch = sys.modules[eh.outofcore.fit_table.__module__]
+    batch = sys.modules[eh.tables.fit_table.__module__]
     usual = batch.MEMORY_NUMBERS
     rows = population(6000, 2)
     frame = pd.DataFrame({"score": rows.scores, "a": rows.group_proba[:, 0], "b": rows.group_proba[:, 1]})
@@ -206,7 +206,7 @@ def fit_table(memory: int | None = None, **settings: Any) -> Answers:
     step = eh.ParityPostprocessor(epsilon=0.02, random_state=0, **settings)
     try:
         batch.MEMORY_NUMBERS = memory or usual
-        eh.outofcore.fit_table(step, frame, scores="score", group_proba=["a", "b"], sample_weight="w")
+        eh.tables.fit_table(step, frame, scores="score", group_proba=["a", "b"], sample_weight="w")
     finally:
         batch.MEMORY_NUMBERS = usual
     return answers_of_step(step, rows.scores, rows.group_proba)

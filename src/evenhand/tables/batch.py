@@ -86,7 +86,7 @@ def fit_table(
     --------
     >>> from evenhand import ParityPostprocessor
     >>> from evenhand.datasets import make_population
-    >>> from evenhand.tables.outofcore import fit_table
+    >>> from evenhand.tables import fit_table
     >>> parts = (make_population(1000, n_groups=2, random_state=seed) for seed in range(3))
     >>> chunks = ((part.scores, part.group_proba) for part in parts)
     >>> step = fit_table(ParityPostprocessor(epsilon=0.05), chunks)

@@ -59,7 +59,7 @@ def iter_predictions(
     >>> import numpy as np
     >>> from evenhand import ParityPostprocessor
     >>> from evenhand.datasets import make_population
-    >>> from evenhand.tables.outofcore import iter_predictions
+    >>> from evenhand.tables import iter_predictions
     >>> data = make_population(1000, n_groups=2, random_state=0)
     >>> step = ParityPostprocessor(epsilon=0.05).fit(data.scores, data.group_proba)
     >>> chunks = ((data.scores[i : i + 400], data.group_proba[i : i + 400]) for i in range(0, 1000, 400))

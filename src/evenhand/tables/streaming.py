@@ -82,7 +82,7 @@ def stream_table(
     >>> import tempfile, pathlib
     >>> from evenhand import ParityPostprocessor
     >>> from evenhand.datasets import make_population
-    >>> from evenhand.tables.outofcore import stream_table
+    >>> from evenhand.tables import stream_table
     >>> data = make_population(40_000, n_groups=2, random_state=0)
     >>> chunks = [(data.scores[i : i + 900], data.group_proba[i : i + 900]) for i in range(0, 40_000, 900)]
     >>> with tempfile.TemporaryDirectory() as folder:
