@@ -12,13 +12,6 @@ sys.path[:0] = [str(ROOT / "src"), str(HERE / "_ext")]
 
 import evenhand  # noqa: E402  the line above says where it is
 
-for name in (
-    "costs",
-    "parity",
-    "scoring",
-):  # `eh.costs` lives elsewhere
-    sys.modules[f"evenhand.{name}"] = getattr(evenhand, name)
-
 project = "evenhand"
 author = "the evenhand developers"
 project_copyright = "2026, the evenhand developers"

@@ -13,6 +13,10 @@ from evenhand._kernels.compiling import MESSAGE, Announcer
 from evenhand.cli.commands import warm_up
 
 HEAVY = "import sys, evenhand; print(*({'numba', 'sklearn', 'pandas', 'scipy'} & set(sys.modules)), 'end')"
+PUBLIC_MODULES = """
+import sys, evenhand.costs, evenhand.parity
+print([name for name in ("numba", "evenhand.solvers", "evenhand.estimators") if name in sys.modules])
+"""
 WRONG = """
 import evenhand
 try:
@@ -32,6 +36,10 @@ def test_the_import_alone_loads_nothing_heavy_and_names_come_when_asked_for():
     assert "True" not in loaded.stdout
     wrong = python(WRONG)
     assert wrong.stdout.strip() == "module 'evenhand' has no attribute 'nothing'"
+
+
+def test_importing_costs_and_notions_loads_neither_estimators_nor_compiled_loops():
+    assert python(PUBLIC_MODULES).stdout.strip() == "[]"
 
 
 def test_the_first_compilation_is_told_once_and_only_to_people(capsys, monkeypatch, caplog):

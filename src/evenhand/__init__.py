@@ -6,13 +6,23 @@ from typing import TYPE_CHECKING
 from evenhand._utils.version import __version__
 
 if TYPE_CHECKING:  # what the names below are; they are loaded when they are first asked for
-    from evenhand import baselines, certificates, datasets, exceptions, metrics, plots, solvers, tables
+    from evenhand import (
+        baselines,
+        certificates,
+        costs,
+        datasets,
+        exceptions,
+        metrics,
+        parity,
+        plots,
+        scoring,
+        solvers,
+        tables,
+    )
     from evenhand._kernels.chunks import get_num_threads, set_num_threads
-    from evenhand.dual import costs, parity
     from evenhand.dual.thresholds import Thresholds
     from evenhand.estimators import ParityClassifier, ParityRegressor, table_pipeline
     from evenhand.estimators.postprocessor import ParityPostprocessor
-    from evenhand.evaluation import scoring
     from evenhand.evaluation.audit import audit
     from evenhand.evaluation.explaining import explain
     from evenhand.evaluation.frontier import frontier
@@ -56,20 +66,17 @@ _HOMES = {
     "ParityRegressor": "evenhand.estimators",
     "Thresholds": "evenhand.dual.thresholds",
     "audit": "evenhand.evaluation.audit",
-    "costs": "evenhand.dual",
     "export_onnx": "evenhand.onnx_export",
     "explain": "evenhand.evaluation.explaining",
     "frontier": "evenhand.evaluation.frontier",
     "get_num_threads": "evenhand._kernels.chunks",
     "load": "evenhand.modelfile",
     "model_card": "evenhand.reporting",
-    "parity": "evenhand.dual",
     "report": "evenhand.reporting",
     "save": "evenhand.modelfile",
-    "scoring": "evenhand.evaluation",
     "set_num_threads": "evenhand._kernels.chunks",
     "table_pipeline": "evenhand.estimators",
-}  # the others are packages of their own
+}  # the others are modules and packages of their own
 
 
 def __getattr__(name: str) -> object:
@@ -78,11 +85,7 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         return importlib.import_module(f"evenhand.{name}")
-    module = importlib.import_module(home)
-    try:
-        found = getattr(module, name)
-    except AttributeError:  # a module of that package
-        found = importlib.import_module(f"{home}.{name}")
+    found = getattr(importlib.import_module(home), name)
     globals()[name] = found
     return found
 

@@ -43,7 +43,7 @@ class ParityRegressor(RegressorMixin, ParityEstimator):  # type: ignore[misc]
     atoms : "auto", "cv", int or array, default="auto"
     bounds : "auto" or (low, high), default="auto"
     beta : "auto", "paper", "cv" or float, default="auto"
-    cost : str, cost of `evenhand.dual.costs` or callable, default="squared"
+    cost : str, cost of `evenhand.costs` or callable, default="squared"
     solver : str or solver object, default="auto"
     tol : float, default=1e-6
     max_iter : int or None, default=None
