@@ -13,7 +13,7 @@ BOUNDS_TESTS ?= tests/test_cli.py tests/test_modelfile.py tests/test_modelfile_e
 	tests/test_postprocessor.py tests/test_first_hour.py tests/test_labels.py
 TORCH_MODULES = $(wildcard src/evenhand/*/torch_*.py src/evenhand/*/triton_*.py)
 
-.PHONY: demo test test-slow test-torch test-spark test-dask test-onnx test-mlflow test-lowest test-newest hashes audit sbom wheel lint bench docs peers fuzz mutants reproduce clean
+.PHONY: demo test test-slow test-torch test-spark test-dask test-onnx test-mlflow test-lowest test-newest hashes audit sbom wheel lint bench budgets docs peers fuzz mutants reproduce clean
 
 demo: $(READY)
 	$(BIN)/python -m evenhand demo
@@ -97,6 +97,10 @@ lint-workflows: .venv-release/.ready
 # make bench runs them all; make bench ONLY=kernel one of them
 bench: $(READY)
 	$(BIN)/python -m benchmarks $(ONLY)
+
+# Sets tests/budgets.json to the size of the code. The commit message of a raised budget states the reason.
+budgets: $(READY)
+	$(BIN)/python -m tests.structure
 
 # The site, in docs/_build/html/index.html: examples are run, and a warning is an error. ARGS="-D plot_gallery=0" for a quick look.
 docs: .venv-docs/.ready
