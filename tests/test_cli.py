@@ -150,6 +150,19 @@ def test_a_draw_by_id_stays_with_the_person_in_any_order(run, folder, tmp_path):
     assert len(found[0]) == rows.num_rows
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_measurement_of_rows_without_ids_goes_by_features_and_says_so(run, folder, tmp_path, suffix):
+    rows = make_table()
+    ids = [None if place == 6 else each for place, each in enumerate(rows["id"].to_pylist())]
+    write_frame(rows.set_column(0, "id", pa.array(ids)), str(tmp_path / f"rows.{suffix}"))
+    done = run(
+        "audit", tmp_path / f"rows.{suffix}", "--model", folder / "model.evenhand", "--sensitive", "group"
+    )
+    assert done.code == 0
+    assert "note: Column id has no id in row 7 (rows without an id so far: 1; " in done.err
+    assert "drawn by the features instead" in done.err
+
+
 def test_whole_numbers_are_the_same_ids_in_csv_and_parquet(run, folder, tmp_path):
     rows = make_table().set_column(0, "id", pa.array(range(400)))
     write_frame(rows, str(tmp_path / "rows.csv"))

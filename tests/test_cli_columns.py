@@ -69,6 +69,18 @@ def test_groups_of_several_columns_are_their_combinations_and_never_mixed_up():
         as_groups(alike, ["one", "two"])
 
 
+@pytest.mark.parametrize("cells", [["7", None], ["7", ""], ["7", "  "], ["7", "NA"], ["7", "nan"], [7, None]])
+def test_a_row_without_an_id_is_refused_by_its_number(cells):
+    ids = pa.chunked_array([pa.array(cells[:1]), pa.array(cells), pa.array(cells)])
+    with pytest.raises(TableError, match=r"Column id has no id in row 103 \(rows without an id so far: 2;"):
+        as_ids(pa.table({"id": ids}), "id", first_row=101)
+
+
+def test_a_float_that_is_no_number_is_no_id():
+    with pytest.raises(TableError, match="no id in row 2"):
+        as_ids(pa.table({"id": [1.0, np.nan]}), "id")
+
+
 def test_ids_with_leading_zeros_stay_text_and_plain_integers_are_numbers():
     assert as_ids(pa.table({"id": ["007", "7", "-7", "7.0", "1" * 20]}), "id") == [
         "007",

@@ -154,3 +154,19 @@ def test_another_user_without_a_home_who_may_write_nothing_can_run_it(call, tmp_
     tmp_path.chmod(0o777)  # where a home of nobody would be made, if one were
     assert call(prefix=NOBODY, cache=None) == 1
     assert not (tmp_path / "~").exists()
+
+
+@pytest.mark.parametrize(
+    "called", [["-c", "from evenhand import ParityRegressor"], ["-m", "evenhand", "info", "x"]]
+)
+def test_without_a_compiler_nothing_runs_and_the_message_says_what_to_unset(called):
+    done = subprocess.run(
+        [sys.executable, *called],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "Unset the environment variable NUMBA_DISABLE_JIT" in done.stderr
+    assert ("Traceback" in done.stderr) == (called[0] == "-c")

@@ -1,6 +1,7 @@
 """The policy against its definition, and that a row's answer is the row's alone."""
 
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -208,3 +209,34 @@ def test_the_support_covers_the_scores_unless_told_otherwise():
     assert own.atoms.tolist() == [1.0, 2.0, 4.0]
     assert own.count_outside(scores) == 0
     assert make_grid([1, 2, 4], (2, 3), scores).count_outside(scores) == 1
+
+
+ASKED = {
+    "pmf": lambda policy, rows: policy.pmf(*rows),
+    "mean": lambda policy, rows: policy.mean(*rows),
+    "likeliest": lambda policy, rows: policy.likeliest(*rows),
+    "quantile": lambda policy, rows: policy.quantile(*rows, np.array(0.5)),
+    "draw": lambda policy, rows: policy.draw(*rows, np.full(len(rows[0]), 0.5)),
+}
+
+
+@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
+@pytest.mark.parametrize("case", ["two groups", "three groups"])
+def test_no_prediction_is_returned_where_probabilities_do_not_sum_to_one(case, ask):
+    policy = POLICIES[case]
+    rows = make_rows(policy, 200)
+    tilt = policy.tilt.copy()
+    tilt[3, 0] = np.nan
+    with pytest.raises(FloatingPointError, match="not finite or do not sum to 1"):
+        ask(replace(policy, tilt=tilt), rows)
+    rows[0][150] = np.nan  # one row among sound ones
+    with pytest.raises(FloatingPointError, match="probabilities of 1 or more rows"):
+        ask(policy, rows)
+
+
+@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
+def test_no_prediction_is_returned_where_an_atom_is_not_finite(ask):
+    policy = POLICIES["uneven atoms"]
+    atoms = np.where(policy.grid.atoms == 150.0, np.nan, policy.grid.atoms)
+    with pytest.raises(FloatingPointError, match="atoms of the model are not finite"):
+        ask(replace(policy, grid=Grid(atoms, policy.grid.bounds)), make_rows(policy, 200))

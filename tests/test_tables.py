@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import re
 import sys
 import threading
 
@@ -139,6 +140,39 @@ def test_ids_of_a_csv_file_draw_as_on_the_command_line_and_kept_columns_stay_as_
     ours, cli = (pd.read_csv(tmp_path / f"{name}.csv", dtype=str) for name in ("ours", "cli"))
     assert ours.equals(cli[["who", "note", "prediction"]])
     assert ours["note"].eq("007").all()
+
+
+NO_ID = r"Column who has no id in row 4 \(rows without an id so far: 2; .*\)\. .* fill in the ids, or leave"
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "parquet", "arrow"])
+def test_rows_without_an_id_are_refused_in_the_same_words_in_every_format(suffix, run, tmp_path):
+    X = pd.DataFrame(DATA.data[:300], columns=[f"x{i}" for i in range(DATA.data.shape[1])])
+    model = ParityRegressor(LinearRegression(), LogisticRegression(), random_state=3)
+    model.fit(X, DATA.target[:300], sensitive_features=DATA.sensitive_features[:300])
+    save(model, tmp_path / "m.evenhand")
+    who = [None if number in (3, 5) else f"p{number}" for number in range(300)]
+    rows = tmp_path / f"rows.{suffix}"
+    write_frame(pa.Table.from_pandas(X).append_column("who", pa.array(who)), str(rows))
+    with pytest.raises(TableError, match=NO_ID):
+        predict_table(model, rows, tmp_path / "ours.csv", ids="who")
+    with pytest.raises(TableError, match=NO_ID):
+        list(iter_predictions(model, rows, ids="who", block_rows=8))
+    for command in ("predict", "explain"):
+        done = run(command, tmp_path / "m.evenhand", rows, "--id", "who", "-o", tmp_path / "cli.csv")
+        assert done.code == 3
+        assert re.search(NO_ID, done.err)
+    assert not (tmp_path / "ours.csv").exists()
+    assert not (tmp_path / "cli.csv").exists()
+
+
+def test_a_row_without_an_id_in_a_later_block_is_named_by_its_place_in_the_table(tmp_path):
+    frame = pd.DataFrame({**dict(zip("abc", DATA.group_proba.T, strict=True)), "score": DATA.scores})
+    who = [str(number) if number != 900 else "" for number in range(len(frame))]
+    frame.assign(who=who).to_csv(tmp_path / "rows.csv", index=False)
+    names = {"scores": "score", "group_proba": ["a", "b", "c"], "ids": "who"}
+    with pytest.raises(TableError, match="no id in row 901 "):
+        list(iter_predictions(fit_in_memory(make_step()), tmp_path / "rows.csv", block_rows=128, **names))
 
 
 def test_a_stream_over_a_csv_file_resumes_where_it_was(home, tmp_path):

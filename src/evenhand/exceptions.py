@@ -12,6 +12,7 @@ __all__ = [
     "IndependenceWarning",
     "InterruptWarning",
     "LevellingWarning",
+    "LongCellWarning",
     "NothingAskedWarning",
     "NumbersAsGroupsWarning",
     "OutlierWarning",
@@ -55,6 +56,10 @@ class PriceWarning(EvenhandWarning):
 
 class LevellingWarning(EvenhandWarning):
     """Far fewer people are selected than before the parity step."""
+
+
+class LongCellWarning(EvenhandWarning):
+    """A cell of a CSV file has very many line breaks, as it has where a quote is out of place."""
 
 
 class ProxyWarning(EvenhandWarning):

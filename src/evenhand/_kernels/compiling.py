@@ -15,6 +15,11 @@ from evenhand.exceptions import CacheWarning
 MESSAGE = (
     "evenhand compiles its loops for this machine, once: some seconds. `evenhand warm-up` does it beforehand."
 )
+JIT_DISABLED = (
+    "evenhand cannot run without numba's compiler, which is switched off (NUMBA_DISABLE_JIT=1). Unset "
+    "the environment variable NUMBA_DISABLE_JIT, or remove disable_jit from .numba_config.yaml, and restart "
+    "Python."
+)
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -23,11 +28,13 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     Containers with read-only files, users without a home, full disks and damaged files of the cache cost the
     seconds of a compilation in each process, and are told of once.
     """
+    if numba.config.DISABLE_JIT:
+        raise ImportError(JIT_DISABLED)
     kept = options.pop("cache", False)
 
     def compile_later(function: Callable[..., Any]) -> Any:
         dispatcher = numba.njit(**options)(function)
-        if kept and not numba.config.DISABLE_JIT:
+        if kept:
             try:
                 dispatcher._cache = LenientCache(function)
             except (RuntimeError, OSError) as error:  # no folder to keep it in

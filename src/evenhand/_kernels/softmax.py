@@ -84,6 +84,15 @@ def _flush_into(out, sums):
             out[k, atom] += acc
 
 
+@njit(**_PLAIN)
+def _count_invalid(total, size, n_atoms):
+    """Count invalid rows: the largest term is 1, so that `total` lies between 1 and `n_atoms`."""
+    n_invalid = 0
+    for r in range(size):
+        n_invalid += not (0.5 < total[r] < 2.0 * n_atoms)  # false for NaN, too
+    return n_invalid
+
+
 class Scratch(NamedTuple):
     """Memory of one call, made outside of the compiled code, where every allocation costs compile time."""
 
@@ -172,20 +181,23 @@ def means_into(
     atoms: AnyArray,
     start: int,
     stop: int,
-) -> None:
-    """Mean of the policy of each row in `start : stop`."""
+) -> int:
+    """Mean of the policy of each row in `start : stop`; returns the number of invalid rows."""
     mean, scratch = np.empty(LANES, design.dtype), scratch_for(design, len(loadings))
-    _means_into(out, mean, scratch, design, loadings, offset, atoms, start, stop)
+    return int(_means_into(out, mean, scratch, design, loadings, offset, atoms, start, stop))
 
 
 @njit(**_PLAIN)
 def _means_into(out, mean, scratch, design, loadings, offset, atoms, start, stop):
+    n_invalid = 0
     for block in range(start, stop, LANES):
         size = min(LANES, stop - block)
         softmax_block_into(scratch, design, loadings, offset, block, size)
+        n_invalid += _count_invalid(scratch.total, size, loadings.shape[0])
         _mean_into(mean, scratch.logits, atoms)
         for r in range(size):
             out[block + r] = mean[r] / scratch.total[r]
+    return n_invalid
 
 
 @njit(**_VECTORISE)
@@ -209,37 +221,47 @@ def quantiles_into(
     offset: AnyArray,
     start: int,
     stop: int,
-) -> None:
-    """Index of the smallest atom whose cumulated probability reaches `levels[i]`."""
+) -> int:
+    """Index of the smallest atom whose cumulated probability reaches `levels[i]`.
+
+    Returns the number of invalid rows, whose probabilities are not finite or do not sum to one.
+    """
     running, threshold = np.zeros((2, LANES), design.dtype)
     count, scratch = np.empty(LANES, np.int64), scratch_for(design, len(loadings))
-    _quantiles_into(out, levels, count, running, threshold, scratch, design, loadings, offset, start, stop)
+    memory = (count, running, threshold, scratch)
+    return int(_quantiles_into(out, levels, *memory, design, loadings, offset, start, stop))
 
 
 @njit(**_PLAIN)
 def _quantiles_into(out, levels, count, running, threshold, scratch, design, loadings, offset, start, stop):
+    n_invalid = 0
     for block in range(start, stop, LANES):
         size = min(LANES, stop - block)
         softmax_block_into(scratch, design, loadings, offset, block, size)
+        n_invalid += _count_invalid(scratch.total, size, loadings.shape[0])
         for r in range(size):
             threshold[r] = levels[block + r] * scratch.total[r]
         _count_below_into(count, running, scratch.logits, threshold)
         for r in range(size):
             out[block + r] = min(count[r], loadings.shape[0] - 1)
+    return n_invalid
 
 
 def pmf_into(
     out: FloatArray, design: AnyArray, loadings: AnyArray, offset: AnyArray, start: int, stop: int
-) -> None:
-    """Policy of each row in `start : stop`, one row of `out` each."""
-    _pmf_into(out, scratch_for(design, len(loadings)), design, loadings, offset, start, stop)
+) -> int:
+    """Policy of each row in `start : stop`, one row of `out` each; returns the number of invalid rows."""
+    return int(_pmf_into(out, scratch_for(design, len(loadings)), design, loadings, offset, start, stop))
 
 
 @njit(**_PLAIN)
 def _pmf_into(out, scratch, design, loadings, offset, start, stop):
+    n_invalid = 0
     for block in range(start, stop, LANES):
         size = min(LANES, stop - block)
         softmax_block_into(scratch, design, loadings, offset, block, size)
+        n_invalid += _count_invalid(scratch.total, size, loadings.shape[0])
         for r in range(size):
             for atom in range(out.shape[1]):
                 out[block + r, atom] = scratch.logits[atom, r] / scratch.total[r]
+    return n_invalid

@@ -15,6 +15,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"evenhand: the command line needs {', '.join(missing)}. Run: pip install 'evenhand[cli]'\n"
         )
         return 2
-    from evenhand.cli.run import run
+    try:
+        from evenhand.cli.run import run
+    except ImportError as error:  # such as compiled loops without a compiler
+        sys.stderr.write(f"evenhand: {error}\n")
+        return 2
 
     return run(sys.argv[1:] if arguments is None else list(arguments))

@@ -24,6 +24,7 @@ from evenhand.tables.columns import (
     as_texts,
     find_column,
     find_kind,
+    find_missing_ids,
 )
 from evenhand.tables.formats import require_columns
 from evenhand.tables.strays import find_strays
@@ -167,8 +168,12 @@ def read_rows(
     if not (known & grouped).any():
         raise DataError("No row has both a target and a group.")
     ids = None
-    if parts.id is not None and not find_column(table, parts.id).null_count:
-        ids = np.fromiter(as_ids(table, parts.id), dtype=object)
+    if parts.id is not None:
+        fault = find_missing_ids(table, parts.id)
+        if fault is None:
+            ids = np.fromiter(as_ids(table, parts.id), dtype=object)
+        else:
+            notes.append(f"{fault} Predictions that are measured here are drawn by the features instead.")
     found = LabelledRows(make_features(table, kinds), target, groups, weights, ids).take(rows)
     if found.y is not None and found.y.dtype == object:  # text, and none of it is missing now
         found = replace(found, y=text_array(found.y))

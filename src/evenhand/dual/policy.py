@@ -18,6 +18,14 @@ LARGEST_LOGIT = 1e30  # in a model file: sums of such are finite, in single prec
 BLOCK_ENTRIES = 1 << 20  # of a pmf held at once
 
 
+def _refusal(what: str) -> FloatingPointError:
+    """The error for predictions that must not be returned."""
+    return FloatingPointError(
+        f"No predictions are returned, because {what}. Load the model again, or refit it. If the error "
+        "remains, delete numba's cache of compiled code (NUMBA_CACHE_DIR, or __pycache__) and report it."
+    )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SoftmaxPolicy(Stored):
     """`pi(l | x) = softmax_l(beta * (<theta_l, t(x)> - c_l(x)))` (paper, eq. 7, where c is the squared cost).
@@ -65,8 +73,8 @@ class SoftmaxPolicy(Stored):
         out = np.empty((len(scores), len(self.tilt)))
         loadings, offset = self.logits()
 
-        def fill(start: int, stop: int, design: FloatArray) -> None:
-            pmf_into(out[start:stop], design, loadings, offset, 0, stop - start)
+        def fill(start: int, stop: int, design: FloatArray) -> int:
+            return pmf_into(out[start:stop], design, loadings, offset, 0, stop - start)
 
         self._fill(fill, scores, group_proba)
         return out
@@ -76,8 +84,10 @@ class SoftmaxPolicy(Stored):
         out = np.empty(len(scores))
         loadings, offset = self.logits()
 
-        def fill(start: int, stop: int, design: FloatArray) -> None:
-            means_into(out[start:stop], design, loadings, offset, self.grid.normalised(), 0, stop - start)
+        def fill(start: int, stop: int, design: FloatArray) -> int:
+            return means_into(
+                out[start:stop], design, loadings, offset, self.grid.normalised(), 0, stop - start
+            )
 
         self._fill(fill, scores, group_proba)
         out *= self.grid.half_width
@@ -106,8 +116,10 @@ class SoftmaxPolicy(Stored):
         out = np.empty(len(scores), np.int64)
         loadings, offset = self.logits()
 
-        def fill(start: int, stop: int, design: FloatArray) -> None:
-            quantiles_into(out[start:stop], levels[start:stop], design, loadings, offset, 0, stop - start)
+        def fill(start: int, stop: int, design: FloatArray) -> int:
+            return quantiles_into(
+                out[start:stop], levels[start:stop], design, loadings, offset, 0, stop - start
+            )
 
         self._fill(fill, scores, group_proba)
         return out
@@ -119,16 +131,22 @@ class SoftmaxPolicy(Stored):
 
     def _fill(
         self,
-        fill: Callable[[int, int, FloatArray], None],
+        fill: Callable[[int, int, FloatArray], int],
         scores: FloatArray,
         group_proba: FloatArray,
     ) -> None:
-        """Call `fill(start, stop, design)` on every chunk, with the design of its rows alone."""
+        """Call `fill(start, stop, design)` on every chunk, with the design of its rows alone.
+
+        All predictions pass through here, and are refused if `fill` counts a row with invalid probabilities.
+        """
+        if not np.isfinite(self.grid.atoms).all():
+            raise _refusal("atoms of the model are not finite")
         imbalance = ImbalanceModel.from_prior(self.group_prior, self.strata)
 
         def run(start: int, stop: int) -> None:
             kept = imbalance.kept_rows(group_proba[start:stop])
             costs = self.cost.rows(self.grid, scores[start:stop])
-            fill(start, stop, np.concatenate([kept, costs.features]))
+            if n_invalid := fill(start, stop, np.concatenate([kept, costs.features])):
+                raise _refusal(f"probabilities of {n_invalid} or more rows are not finite or do not sum to 1")
 
         run_chunks(run, len(scores), len(self.tilt))

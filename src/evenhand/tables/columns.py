@@ -114,15 +114,38 @@ def as_groups(table: pa.Table, names: Sequence[str]) -> AnyArray:
     return out
 
 
-def as_ids(table: pa.Table, name: str) -> list[Any]:
+def as_ids(table: pa.Table, name: str, first_row: int = 1) -> list[Any]:
     """Who each row is; in CSV files, text that is an integer is one, so that all formats draw alike."""
+    require_ids(table, name, first_row)
     column = find_column(table, name)
-    if column.null_count:
-        raise TableError(
-            f"Column {plain(name)} lacks an id in {column.null_count} row(s): give each row one."
-        )
     values: list[Any] = column.to_pylist()
     return [_id(value) for value in values] if _is_text(column.type) else values
+
+
+def require_ids(table: pa.Table, name: str, first_row: int = 1) -> None:
+    """Refuse a column of ids in which some are missing."""
+    fault = find_missing_ids(table, name, first_row)
+    if fault is not None:
+        raise TableError(
+            f"{fault} Rows without an id would share one draw: fill in the ids, or leave that column out."
+        )
+
+
+def find_missing_ids(table: pa.Table, name: str, first_row: int = 1) -> str | None:
+    """A sentence on the rows without an id, if there are any; the same cells are missing in all formats.
+
+    >>> find_missing_ids(pa.table({"person": ["7", "", "NA"]}), "person")
+    'Column person has no id in row 2 (rows without an id so far: 2; empty cells and words such as NA count).'
+    """
+    missing = pc.is_null(drop_missing(find_column(table, name)), nan_is_null=True)
+    count = pc.sum(missing).as_py() or 0
+    if not count:
+        return None
+    row = pc.index(missing, True).as_py() + first_row
+    return (
+        f"Column {plain(name)} has no id in row {row} (rows without an id so far: {count}; empty cells and "
+        "words such as NA count)."
+    )
 
 
 def find_column(table: pa.Table, name: str) -> pa.ChunkedArray:

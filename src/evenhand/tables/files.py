@@ -26,6 +26,7 @@ from evenhand.tables.formats import (
     require_columns,
     suffix_format,
 )
+from evenhand.tables.quotes import QuoteCheck
 from evenhand.tables.sources import Source, skip_rows, too_short
 
 BATCH_ROWS = 65_536  # most rows of a batch, and what a Parquet or Arrow file gives at a time
@@ -203,27 +204,31 @@ def _parse_csv(file: BinaryIO, path: str, delimiter: str | None) -> Iterator[pa.
     """The rows of one CSV file, every cell as text."""
     # The header is read as a row, by the same parser as the others, since names may hold anything.
     names = [f"f{number}" for number in range(MOST_COLUMNS)]
-    reader = pa.csv.open_csv(
-        gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file,
-        read_options=pa.csv.ReadOptions(autogenerate_column_names=True, block_size=BLOCK_BYTES),
-        parse_options=pa.csv.ParseOptions(delimiter=find_delimiter(path, delimiter), newlines_in_values=True),
-        convert_options=pa.csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
-        ),
-    )
+    sign = find_delimiter(path, delimiter)
+    quotes = QuoteCheck(file, path, _name_of(path), sign)
     header: list[str] = []
-    for batch in reader:
-        table = pa.Table.from_batches([batch])
-        if not header:
-            if table.num_columns > MOST_COLUMNS:  # whose cells the parser has taken for what they look like
+    with quotes.explaining():
+        reader = pa.csv.open_csv(
+            quotes,
+            read_options=pa.csv.ReadOptions(autogenerate_column_names=True, block_size=BLOCK_BYTES),
+            parse_options=pa.csv.ParseOptions(delimiter=sign, newlines_in_values=True),
+            convert_options=pa.csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+            ),
+        )
+        for batch in reader:
+            if batch.num_columns > MOST_COLUMNS:  # whose cells the parser has taken for what they look like
                 raise TableError(
-                    f"{_name_of(path)} has {table.num_columns} columns: of a CSV file at most {MOST_COLUMNS} "
+                    f"{_name_of(path)} has {batch.num_columns} columns: of a CSV file at most {MOST_COLUMNS} "
                     "are read. Write it as Parquet or Arrow, or leave columns out."
                 )
-            cells = [column[0].as_py() for column in table.columns]
-            header = [name or f"unnamed_{place}" for place, name in enumerate(cells, 1)]
-            table = table.slice(1)
-        yield table.rename_columns(header)
+            quotes.check(batch)
+            table = pa.Table.from_batches([batch])
+            if not header:
+                cells = [column[0].as_py() for column in table.columns]
+                header = [name or f"unnamed_{place}" for place, name in enumerate(cells, 1)]
+                table = table.slice(1)
+            yield table.rename_columns(header)
 
 
 def _with_numbers(table: pa.Table, text: Collection[str], first_row: int) -> pa.Table:

@@ -162,13 +162,16 @@ def read_column(block: Chunk, name: str) -> Any:
     return as_frame(block)[name].to_numpy()
 
 
-def read_ids(block: Chunk, name: str, is_text: bool) -> Any:
+def read_ids(block: Chunk, name: str, is_text: bool, first_row: int) -> Any:
     """Who the rows of a block are; where all cells are text, integers among them are numbers."""
-    if not is_text:
+    if not as_frame(block).implementation.is_pyarrow():
         return read_column(block, name)
-    from evenhand.tables.columns import as_ids  # not above: Arrow is an extra
+    from evenhand.tables.columns import as_ids, require_ids  # not above: Arrow is an extra
 
-    return as_ids(block, name)
+    if is_text:
+        return as_ids(block, name, first_row)
+    require_ids(block, name, first_row)
+    return read_column(block, name)
 
 
 def read_weights(block: Chunk, name: str | None) -> FloatArray | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ class Predictor:
     def blocks(self, chunks: Iterable[Chunk], number: int) -> Iterator[tuple[Chunk, AnyArray]]:
         """Blocks of a partition with their predictions; an error names the partition."""
         for start, chunk in cut(chunks, self.block_rows):
-            yield chunk, blame(self._predict, chunk, number, start)
+            yield chunk, blame(partial(self._predict, first_row=start + 1), chunk, number, start)
 
     def values(self) -> AnyArray | None:
         """An array of the type that predictions have; None where they are lists of doubles."""
@@ -38,10 +39,10 @@ class Predictor:
         model = self.reader.model
         return np.asarray(model.classes_) if hasattr(model, "classes_") else np.zeros(1)
 
-    def _predict(self, chunk: Chunk) -> AnyArray:
+    def _predict(self, chunk: Chunk, first_row: int) -> AnyArray:
         asked = dict(self.options)
         if self.ids is not None:
-            asked["ids"] = read_ids(chunk, self.ids, is_text=False)
+            asked["ids"] = read_ids(chunk, self.ids, is_text=False, first_row=first_row)
         call = getattr(self.reader.model, self.method)
         found: AnyArray = call(*self.reader.arguments(chunk), **self.reader.keywords(chunk), **asked)
         return found

@@ -166,7 +166,7 @@ def _predict_blocks(
         n_after = n_before + count_rows(block)
         with blaming(n_before, n_after):
             if ids is not None:
-                asked["ids"] = read_ids(block, ids, table.is_text)
+                asked["ids"] = read_ids(block, ids, table.is_text, n_before + 1)
             predictions: AnyArray = call(*reader.arguments(block), **reader.keywords(block), **asked)
         yield block, predictions
         n_before = n_after

@@ -148,8 +148,9 @@ class Scoring:
         taken = [column for column in self.columns if column in kept.column_names]
         if taken:
             raise DataError(f"The rows have a column {plain(taken[0])} already: choose another with --name.")
-        X = make_features(without_marks(table, self.marks), kinds, first_row)
-        ids = None if who is None else as_ids(table, who)
+        filled = without_marks(table, self.marks)
+        X = make_features(filled, kinds, first_row)
+        ids = None if who is None else as_ids(filled, who, first_row)
         for name, kind in self.kinds.items():
             values = np.asarray(kind.values(self.model, X, ids))
             for column, part in zip(kind.columns(name, self.model), np.atleast_2d(values.T), strict=True):
