@@ -1,4 +1,4 @@
-"""Warnings of this package, one category for each cause, so that each can be filtered alone."""
+"""Warnings of this package, with one category per cause so that each can be filtered separately."""
 
 from sklearn.exceptions import ConvergenceWarning as _SklearnConvergenceWarning
 
@@ -9,29 +9,29 @@ __all__ = [
     "DriftWarning",
     "EvenhandWarning",
     "GroupInFeaturesWarning",
+    "InactiveConstraintWarning",
     "IndependenceWarning",
     "InterruptWarning",
-    "LevellingWarning",
+    "LevellingDownWarning",
     "LongCellWarning",
-    "NothingAskedWarning",
     "NumbersAsGroupsWarning",
     "OutlierWarning",
     "PriceWarning",
     "PriorWarning",
-    "PromiseWarning",
     "ProxyWarning",
     "SharedDrawsWarning",
     "SinglePrecisionWarning",
     "StepAloneWarning",
+    "ToleranceWarning",
 ]
 
 
 class EvenhandWarning(UserWarning):
-    """Base of every warning of this package."""
+    """Base class of all warnings of this package."""
 
 
 class CacheWarning(EvenhandWarning):
-    """Compiled loops cannot be kept on disk, so that each process compiles them anew."""
+    """Compiled loops cannot be cached on disk, so each process compiles them again."""
 
 
 class ConvergenceWarning(EvenhandWarning, _SklearnConvergenceWarning):  # type: ignore[misc]
@@ -43,19 +43,19 @@ class ClippingWarning(EvenhandWarning):
 
 
 class PriorWarning(EvenhandWarning):
-    """The given group prior is so far from the rows that parity within epsilon loses its meaning."""
+    """The given group prior differs so much from the group probabilities that parity is not meaningful."""
 
 
-class PromiseWarning(EvenhandWarning):
-    """New people will see a larger distance between groups than was asked for."""
+class ToleranceWarning(EvenhandWarning):
+    """The estimated distance on new data exceeds epsilon."""
 
 
 class PriceWarning(EvenhandWarning):
-    """Parity leaves next to nothing of what the scores tell: one value for everybody would nearly do."""
+    """After the parity step the model is hardly better than a constant prediction."""
 
 
-class LevellingWarning(EvenhandWarning):
-    """Far fewer people are selected than before the parity step."""
+class LevellingDownWarning(EvenhandWarning):
+    """Many fewer people are selected than before the parity step."""
 
 
 class LongCellWarning(EvenhandWarning):
@@ -63,44 +63,44 @@ class LongCellWarning(EvenhandWarning):
 
 
 class ProxyWarning(EvenhandWarning):
-    """Groups are known by probabilities alone, which hide what they err in together with the prediction."""
+    """Groups are known by probabilities only, so errors that depend on the prediction cannot be detected."""
 
 
 class GroupInFeaturesWarning(EvenhandWarning):
-    """A feature is the group itself, in a model that is meant to do without."""
+    """A feature is the group itself, but the model should not use the group."""
 
 
 class NumbersAsGroupsWarning(EvenhandWarning):
-    """Groups look like a number, such as an age, of which every value became a group of its own."""
+    """Each value of a column that looks numeric, such as an age, became a separate group."""
 
 
-class NothingAskedWarning(EvenhandWarning):
-    """What is asked for holds of any predictions."""
+class InactiveConstraintWarning(EvenhandWarning):
+    """The parity constraint has no effect: any predictions satisfy it."""
 
 
 class IndependenceWarning(EvenhandWarning):
-    """Group and outcome are taken to be independent given the features."""
+    """The fit assumes that group and outcome are independent given the features."""
 
 
 class SharedDrawsWarning(EvenhandWarning):
-    """Many rows have the same features, and so share one draw of `predict` unless each has an id."""
+    """Many rows have identical features and share one random draw of `predict` unless `ids` are passed."""
 
 
 class StepAloneWarning(EvenhandWarning):
-    """A model inside has no ONNX form, so that the graph holds the parity step alone."""
+    """A wrapped model cannot be exported to ONNX, so the graph contains the parity step only."""
 
 
 class SinglePrecisionWarning(EvenhandWarning):
-    """An ONNX graph holds parts of a model in single precision, and its answers are near and not equal."""
+    """Parts of an ONNX graph use single precision, so its predictions are only approximately equal."""
 
 
 class DriftWarning(EvenhandWarning):
-    """The rows of a stream are no longer like those before them."""
+    """The distribution of the rows of a stream has changed."""
 
 
 class OutlierWarning(EvenhandWarning):
-    """Some targets are so far from the others that a model may bend to them alone."""
+    """Some outcomes are extreme outliers that can dominate the fit of a model."""
 
 
 class InterruptWarning(EvenhandWarning):
-    """An interrupt ended a long computation early; what was done by then is returned."""
+    """An interrupt stopped a long computation early; the results so far are returned."""

@@ -101,7 +101,7 @@ class History:
             raise ValueError("The history is not of this model: its multipliers have another shape.")
         rows = read_held_out(test, model)
         policy = model.policy_
-        operator = model.step_.make_parity().operator
+        operator = model.step_.step.resolved.operator
         measures = [
             rows.measure(replace(policy, tilt=operator.adjoint(each.multipliers))) for each in records
         ]
@@ -109,7 +109,7 @@ class History:
         reached = [each.risk for each in measures], [each.largest("ks") for each in measures]
         return ConvergenceDisplay.from_runs(
             {name or self.solver: (work, *reached)},
-            epsilon=float(model.epsilon_.max()) if find_parity(model.step_.parity).metric == "ks" else None,
+            epsilon=float(model.epsilon_.max()) if find_parity(model.parity_).metric == "ks" else None,
             risk_name=capital(policy.cost.score_risk_name)
             if rows.target is None
             else f"Risk ({policy.cost.risk_name})",

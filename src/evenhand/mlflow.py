@@ -238,7 +238,7 @@ def _check_model(model: Any) -> None:
             f"{type(model).__name__}. Put a pipeline inside of it, ParityRegressor(pipeline); of a search, "
             "log its best_estimator_."
         )
-    check_is_fitted(model, "policy_" if isinstance(model, ParityPostprocessor) else "postprocessor_")
+    check_is_fitted(model, "step_")
 
 
 def _check_output(model: Any, output: Any) -> str:
@@ -290,16 +290,16 @@ def _write_cards(model: Model, rows: tuple[Any, Any, Any], folder: Path) -> None
 
 def _facts(model: Model) -> dict[str, Any]:
     """A few facts for the registry's pages; the card has all."""
-    step = model.postprocessor_ if isinstance(model, ParityEstimator) else model
-    promise = step.certificate_.promise
+    certificate = model.certificate_
+    estimate = certificate.out_of_sample
     return {
         "evenhand": {
             "class": type(model).__name__,
-            "parity": step.certificate_.parity,
-            "groups": [plain(group) for group in step.groups_.tolist()],
-            "epsilon": step.epsilon_.tolist(),
-            "violation_on_the_rows_of_the_fit": np.asarray(step.certificate_.violation).tolist(),
-            "promise": "Nothing is promised to new people." if promise is None else str(promise),
+            "parity": certificate.parity,
+            "groups": [plain(group) for group in model.groups_.tolist()],
+            "epsilon": model.epsilon_.tolist(),
+            "violation_on_the_rows_of_the_fit": np.asarray(certificate.violation).tolist(),
+            "out_of_sample": "There is no estimate for new data." if estimate is None else str(estimate),
         }
     }
 

@@ -17,7 +17,7 @@ from evenhand._utils.typing import FloatArray
 from evenhand.dual.parity import find_parity
 from evenhand.estimators.base import ParityEstimator
 from evenhand.evaluation.heldout import read_members
-from evenhand.exceptions import PromiseWarning
+from evenhand.exceptions import ToleranceWarning
 from evenhand.metrics import Membership, unfairness
 from evenhand.metrics.distances import Metric
 
@@ -75,9 +75,9 @@ class ParityScorer(ModelScorer):
             return -max(found.values())
         told = {"sensitive_features": groups} if last.aware else {}
         scores, group_proba = last.predict_scores(rows, **told)
-        pmf = last.postprocessor_.policy_.pmf(scores, group_proba)
+        pmf = last.policy_.pmf(scores, group_proba)
         members = _members(last, rows, y, groups, group_proba)
-        metric = find_parity(last.postprocessor_.step_.parity) if self.metric is None else self.metric
+        metric = find_parity(last.parity_) if self.metric is None else self.metric
         return -max(unfairness(pmf, members, last.atoms_, metric=metric).values())
 
 
@@ -136,7 +136,7 @@ def best_within(
     ----------
     limit : float
         The largest distance, on average over the folds, chance included. Where no model is within it the
-        nearest is chosen, with a `PromiseWarning`.
+        nearest is chosen, with a `ToleranceWarning`.
     parity, score : str
         Names of the two in the dict of `scoring`.
     """
@@ -149,7 +149,7 @@ def best_within(
             warnings.warn(
                 f"No candidate is within a distance of {limit:g} on held-out rows; the nearest, at "
                 f"{distances[nearest]:.3g}, is taken: {results['params'][nearest]}.",
-                PromiseWarning,
+                ToleranceWarning,
                 stacklevel=3,
             )
             return nearest
@@ -172,5 +172,5 @@ def _members(model: ParityEstimator, X: Any, y: Any, groups: Any, group_proba: F
     """The groups that the model compares, by labels or by its own probabilities."""
     if groups is not None:
         return read_members(model, X, y, groups)
-    labels, strata = tuple(model.groups_.tolist()), model.postprocessor_.policy_.strata
+    labels, strata = tuple(model.groups_.tolist()), model.policy_.strata
     return Membership.of_proba(labels, group_proba, None, strata).require_rows()

@@ -14,9 +14,9 @@ from evenhand.baselines.base import PmfRegressor, check_target, nearest_atom
 from evenhand.baselines.game import Game, Rows
 from evenhand.baselines.learners import LEARNERS, Learner, regressor
 from evenhand.baselines.saddle import find_saddle
+from evenhand.data.draws import RandomState
+from evenhand.data.groups import check_groups
 from evenhand.dual.grid import Grid, make_grid
-from evenhand.estimators.draws import RandomState
-from evenhand.estimators.groups import check_groups
 
 TIGHTEST = 1e-6  # epsilon below which the bound on the prices grows no more
 ACCURACY = 0.5  # of the standard error of the loss, as the gap of duality to reach

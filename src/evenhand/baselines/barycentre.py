@@ -13,10 +13,10 @@ from evenhand._utils.validation import Labels
 from evenhand.baselines.base import PmfRegressor, check_target, one_hot
 from evenhand.baselines.base_model import model_values
 from evenhand.baselines.transport import Transport
+from evenhand.data.draws import RandomState
+from evenhand.data.groups import check_groups
 from evenhand.dual.grid import make_grid
-from evenhand.estimators.draws import RandomState
-from evenhand.estimators.groups import check_groups
-from evenhand.estimators.nuisances import default_regressor, fit_model
+from evenhand.estimators.models import default_regressor, fit_model
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.metrics import ks_unfairness
 

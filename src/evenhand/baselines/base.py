@@ -9,8 +9,8 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from evenhand._utils.typing import FloatArray, IntArray
-from evenhand.estimators.draws import RandomState, choose_uniforms, key_from, uniforms_from_table
-from evenhand.estimators.nuisances import require_table
+from evenhand.data.draws import RandomState, choose_uniforms, key_from, uniforms_from_table
+from evenhand.estimators.models import require_table
 from evenhand.metrics import risk
 
 SUM_ROUNDING = 1e-12  # by which cumulated probabilities may miss one

@@ -9,9 +9,9 @@ from sklearn.utils.validation import check_consistent_length, validate_data
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import check_scores
 from evenhand.baselines.base import PmfRegressor, check_target, nearest_atom, one_hot
+from evenhand.data.draws import RandomState
 from evenhand.dual.grid import make_grid
-from evenhand.estimators.draws import RandomState
-from evenhand.estimators.nuisances import default_regressor, fit_model
+from evenhand.estimators.models import default_regressor, fit_model
 
 
 class BaseModel(PmfRegressor):

@@ -1,27 +1,20 @@
-"""Calibration of the group probabilities: mend them, and say what is left and what it costs in parity.
+"""Calibration of group probabilities: recalibrate them, and measure how much their errors affect parity.
 
-Post-processing trusts `tau_s(x) = P(S = s | x)`. A classifier that is too sure of itself makes a policy
-that is at parity on paper only. Both halves here need rows whose group is known and that the classifier
-was not fitted on. Since a policy sees a row through its score and tau alone, it is best served by the outcome
-and the group given both: "joint" mends both models towards that.
+Post-processing relies on `tau_s(x) = P(S = s | x)`. With an overconfident classifier parity holds only
+according to these probabilities. Diagnosis and recalibration need rows with known group that the classifier
+was not fitted on. A policy uses a row only through its score and tau, so it needs the expected outcome and
+the group probabilities given both. Joint recalibration estimates these.
 """
 
 from evenhand.calibration.diagnosis import CalibrationDiagnosis, diagnose_calibration
 from evenhand.calibration.joint import JOINT, JointCalibrator, JointFit, JointRows, joint_inputs
-from evenhand.calibration.maps import METHODS, Calibrator, fit_calibrator
-
-CALIBRATIONS = (*METHODS, JOINT)  # names that an estimator takes
 
 __all__ = [
-    "CALIBRATIONS",
     "JOINT",
-    "METHODS",
     "CalibrationDiagnosis",
-    "Calibrator",
     "JointCalibrator",
     "JointFit",
     "JointRows",
     "diagnose_calibration",
-    "fit_calibrator",
     "joint_inputs",
 ]

@@ -1,6 +1,6 @@
-"""How far group probabilities are from calibrated, and what that can cost in parity."""
+"""Calibration errors of group probabilities, and their effect on parity."""
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence, Sized
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -10,61 +10,55 @@ from numpy.typing import ArrayLike
 from evenhand._utils.markup import html_block
 from evenhand._utils.stored import Stored
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
-from evenhand._utils.validation import Labels, check_prior
-from evenhand.calibration.rows import KnownRows, check_known_rows, log
+from evenhand._utils.validation import Labels, check_group_proba, check_prior, check_scores, check_weights
+from evenhand.calibration.joint import log
 
 N_DRAWS = 200  # simulated samples behind a noise floor
-LIMIT_LEVEL = 0.95  # exact probabilities stay below the limit this often
-BLOCK_ENTRIES = 1 << 22  # simulated rows held at once
+LIMIT_LEVEL = 0.95  # probability that exact group probabilities stay below the limit
+BLOCK_ENTRIES = 1 << 22  # simulated rows in memory at once
 EXACT_ENTRIES = 1_000_000  # rows times samples up to which every row is simulated
-# Of the hits of a cell, from which they are drawn as a normal: three deviations, so that hardly any sum is
-# negative. A rare group is divided by its share, and may have all of its hits in one cell.
+# Minimum variance of the hits of a cell for a normal approximation. With three standard deviations hardly any
+# sum is negative. The hits of a rare group are divided by its small share, and can all be in one cell.
 NORMAL_VARIANCE = 9.0
-MOST_DOUBT = 0.05  # of rows that are nearly certain
-ROWS_OF_A_VALUE = 20  # with as many rows for each distinct value on average, every value is a bin
+MOST_DOUBT = 0.05  # maximum probability of an exception in rows that are nearly certain
+ROWS_OF_A_VALUE = 20  # mean number of rows per distinct value from which every value is a bin
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CalibrationDiagnosis(Stored):
-    """How far group probabilities are from the groups of the rows, and what that can cost in parity.
+    """Calibration of group probabilities, and the effect of calibration errors on parity.
 
-    `_floor` is the mean of a figure, and `_limit` its 95 % quantile, over samples of the same size in which
-    the given probabilities are the truth. No floor has been subtracted from anything.
-    See `diagnose_calibration` for what each figure means.
+    `parity_cost_floor` and `parity_cost_limit` are the mean and the 95% quantile of `parity_cost` over
+    simulated samples of the same size in which the given probabilities are correct. The floor has not been
+    subtracted from `parity_cost`. `diagnose_calibration` defines the figures.
     """
 
     groups: Labels
     n_rows: int
-    uses_scores: bool  # the parity costs look at the scores too
-    mean_proba: FloatArray  # mean tau_s, (n_groups,) as all below
-    observed_share: FloatArray  # q_s
-    group_prior: FloatArray  # p_s
+    uses_scores: bool  # the parity costs also depend on the scores
+    mean_proba: FloatArray  # mean tau_s, (n_groups,) like the next arrays
+    observed_share: FloatArray  # share of group s among the rows, q_s
+    group_prior: FloatArray  # prior of group s, p_s
     calibration_error: FloatArray  # mean over bins of |mean tau_s - share of s|
-    calibration_error_floor: FloatArray
-    calibration_error_limit: FloatArray
-    largest_error: FloatArray  # the same, in the worst bin
-    largest_error_floor: FloatArray
-    largest_error_limit: FloatArray
-    parity_cost: FloatArray  # what bins show that a violation can exceed what tau says: a least value
+    largest_error: FloatArray  # the same quantity in the worst bin
+    parity_cost: FloatArray  # lower estimate of how much the true violation can exceed the certified one
     parity_cost_floor: FloatArray
     parity_cost_limit: FloatArray
     lemma_term: FloatArray  # E^1/2 |t_hat_s - t_s|^2 (Lemma 5.1)
-    lemma_term_floor: FloatArray
-    lemma_term_limit: FloatArray
-    curve_proba: FloatArray  # mean tau_s of each bin, (n_groups, n_bins); nan where a bin is empty
-    curve_share: FloatArray  # share of s among its rows
-    curve_count: IntArray  # number of its rows
-    log_loss: float  # mean of -log tau of the row's group, raised to 1e-6 first
+    curve_proba: FloatArray  # mean tau_s in each bin, (n_groups, n_bins); nan if a bin is empty
+    curve_share: FloatArray  # share of group s in each bin, (n_groups, n_bins)
+    curve_count: IntArray  # number of rows in each bin, (n_groups, n_bins)
+    log_loss: float  # mean of -log tau of the row's group, with tau at least 1e-6
     brier_score: float  # mean over rows of the sum over groups of (tau_s - 1{S = s})^2
 
     def faults(self) -> Iterator[str]:
-        """Figures for each group."""
+        """Check that there is one figure for each group."""
         arrays = [getattr(self, part.name) for part in fields(self) if part.type in (FloatArray, IntArray)]
         if not all(isinstance(array, np.ndarray) and len(array) == len(self.groups) for array in arrays):
             yield "its figures are not one for each group"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain Python numbers, lists and strings, ready for JSON; nan becomes None."""
+        """Return plain Python numbers, lists and strings, ready for JSON; nan becomes None."""
         plain: dict[str, Any] = {}
         for name in (field.name for field in fields(self)):
             value = getattr(self, name)
@@ -73,22 +67,25 @@ class CalibrationDiagnosis(Stored):
         return plain
 
     def __str__(self) -> str:
-        """A small table by group and one sentence."""
+        """Return a table by group and a conclusion."""
         return "\n".join([f"{self._title()}:", *_table(self), self._verdict()])
 
     def _repr_html_(self) -> str:
-        """The table for notebooks, and the sentence."""
+        """Return the table and the conclusion for notebooks."""
         heads = (
             "Group",
             "Mean probability",
             "Share of rows",
             "Calibration error",
-            "Adds to a gap (parity cost)",
+            "Effect on the gap (parity cost)",
         )
         return html_block(self._title(), heads, _table_rows(self)[1:], [self._verdict()])
 
     def _title(self) -> str:
-        return f"Calibration of the group probabilities on {self.n_rows} rows (in brackets: noise alone)"
+        return (
+            f"Calibration of the group probabilities on {self.n_rows:,} rows (in brackets: expected from "
+            "sampling noise alone)"
+        )
 
     def _verdict(self) -> str:
         above = [
@@ -97,12 +94,12 @@ class CalibrationDiagnosis(Stored):
             if cost > limit
         ]
         verdict = (
-            f"More than noise for {', '.join(above)}: calibrate, or expect that violations can exceed those "
-            f"certified by {self.parity_cost.max():.3g} or more."
+            f"Miscalibrated beyond sampling noise: {', '.join(above)}. True violations can exceed the "
+            f"certified ones by {self.parity_cost.max():.3g} or more: recalibrate the group probabilities."
             if above
-            else "No more than calibrated probabilities would show on as many rows."
+            else "No miscalibration beyond sampling noise."
         )
-        blind = "" if self.uses_scores else " The scores were not given, so errors tied to them are not seen."
+        blind = "" if self.uses_scores else " Errors that depend on the scores are not detected: pass scores."
         return verdict + blind
 
 
@@ -118,50 +115,61 @@ def diagnose_calibration(
     sample_weight: ArrayLike | None = None,
     seed: int = 0,
 ) -> CalibrationDiagnosis:
-    """Compare group probabilities with known groups, and bound what their error does to parity.
-
-    Parity asks that any event about the prediction, say "at most y", is as likely in group s as in
-    all. A policy gives it a chance h(x) in [0, 1], so the true violation and the one that the solver sees
-    are
-
-        E[h] - E[h 1{S = s}] / q_s        and        E[h] - E[h tau_s] / p_s,
-
-    with q_s the true share and p_s the prior. They differ by `E[h d_s]`, where
-    `d_s = E[tau_s / p_s - 1{S = s} / q_s | scores, tau]`, since h sees x only through these. Over all h in
-    [0, 1] the largest absolute value of that is `max(E[d_s]_+, E[d_s]_-)`, or
-
-        parity_cost_s = (E|d_s| + |E d_s|) / 2     <=     lemma_term_s = E^1/2 |d_s|^2.
-
-    So half of E|d_s| is right when `p_s` is the mean of tau_s (the default of the post-processing), and all
-    of it only when tau errs to one side. With the exact d_s, the true "cdf" and "tv" violations, and that of
-    each atom, exceed the certified ones by that at most. The second is the term of group s in Lemma 5.1,
-    `E^1/2 |t_hat - t|^2` (root of the sum of squares over groups), with t replaced by its mean given
-    what the policy sees: the rest of tau's error costs accuracy, not parity.
-
-    The mean that defines d_s is taken over bins: quantiles of tau_s, each split by quantiles of `scores` if
-    given; values that many rows share are bins by themselves. **So the figure is a least value, not a
-    bound**: bins hide what changes sign inside them (`certify_plugin` has a ceiling), and only noise adds to
-    them: compare with `parity_cost_floor`, which is what exact probabilities would show. **Without the scores
-    a cost near zero proves little**: a constant tau_s = q_s is calibrated, yet scores may tell groups apart.
+    """Compare group probabilities with known groups, and estimate how their errors affect parity.
 
     Parameters
     ----------
     group_proba : array of shape (n_rows, n_groups)
-        Probabilities of rows that neither the classifier nor its calibrator was fitted on.
+        Group probabilities of rows on which neither the classifier nor its recalibration was fitted.
     codes : array of shape (n_rows,)
-        Known group of each row, as its column of `group_proba`.
+        Known group of each row, as the position of its column in `group_proba`.
     groups : sequence of n_groups labels
+        Labels of the columns of `group_proba`.
     group_prior : array of shape (n_groups,)
-        p, as the post-processing uses it.
-    n_bins : int
-        Number of quantile bins of each tau_s; equal values share one.
-    scores : array of shape (n_rows,), optional
-        The regressor's scores of these rows, for the parity costs.
-    n_score_bins : int
-        Number of bins of the scores inside each bin of tau_s.
-    sample_weight : array of shape (n_rows,), optional
-    seed : int
-        Of the simulated samples behind the floors.
+        Prior p of the groups, as used in post-processing.
+    n_bins : int, default=10
+        Number of quantile bins of each tau_s. Equal values are in the same bin.
+    scores : array of shape (n_rows,), default=None
+        Scores of the rows, for the parity costs. Without them the parity costs miss errors that depend on
+        the scores.
+    n_score_bins : int, default=5
+        Number of bins of the scores within each bin of tau_s.
+    sample_weight : array of shape (n_rows,), default=None
+        Weights of the rows. None: all rows have the same weight.
+    seed : int, default=0
+        Seed of the simulated samples for the floors and limits.
+
+    Returns
+    -------
+    diagnosis : CalibrationDiagnosis
+        Calibration errors and parity costs by group.
+
+    Notes
+    -----
+    Parity requires that any event about the prediction, such as "at most y", is as likely in group s as in
+    the population. A policy gives this event a probability h(x) in [0, 1]. The true violation and the
+    violation in the solver are
+
+        E[h] - E[h 1{S = s}] / q_s        and        E[h] - E[h tau_s] / p_s,
+
+    where q_s is the true share and p_s the prior. They differ by `E[h d_s]`, where
+    `d_s = E[tau_s / p_s - 1{S = s} / q_s | scores, tau]`, because h depends on x only through scores and tau.
+    The largest absolute difference over all h in [0, 1] is `max(E[d_s]_+, E[d_s]_-)`, which equals
+
+        parity_cost_s = (E|d_s| + |E d_s|) / 2     <=     lemma_term_s = E^1/2 |d_s|^2.
+
+    If `p_s` is the mean of tau_s (the default in post-processing), the cost is half of `E|d_s|`. It is all of
+    `E|d_s|` only if tau errs in one direction. With the exact d_s, the true "cdf" and "tv" violations, and
+    that of each atom, exceed the certified ones by at most the parity cost. The second figure is the term of
+    group s in Lemma 5.1, `E^1/2 |t_hat - t|^2` (root of the sum of squares over groups), where t is replaced
+    by its mean given scores and tau. The remaining error of tau costs accuracy, not parity.
+
+    The mean in d_s is estimated in bins: quantiles of tau_s, each split by quantiles of `scores` if given.
+    Values that many rows share are separate bins. **So the parity cost is a lower estimate, not a bound**:
+    errors that change sign within a bin cancel (`certify_plugin` has an upper bound), and sampling noise
+    increases it. Compare it with `parity_cost_floor`, its mean for exact probabilities. **Without the scores
+    a cost near zero is weak evidence**: a constant tau_s = q_s is calibrated, but the scores may still
+    differ between groups.
 
     Examples
     --------
@@ -172,16 +180,16 @@ def diagnose_calibration(
     >>> codes = (rng.uniform(size=4000) < share).astype(int)
     >>> proba = np.column_stack([1 - share, share])
     >>> print(diagnose_calibration(proba, codes, ["a", "b"], proba.mean(axis=0), scores=share))
-    Calibration of the group probabilities on 4000 rows (in brackets: noise alone):
+    Calibration of the group probabilities on 4,000 rows (in brackets: expected from sampling noise alone):
       group  mean proba   share  calibration error      parity cost
-          a      0.5034  0.4955    0.0127 (0.0156)  0.0344 (0.0344)
-          b      0.4966  0.5045    0.0127 (0.0156)  0.0345 (0.0348)
-    No more than calibrated probabilities would show on as many rows.
+          a      0.5034  0.4955             0.0127  0.0344 (0.0344)
+          b      0.4966  0.5045             0.0127  0.0345 (0.0348)
+    No miscalibration beyond sampling noise.
     """
-    known = check_known_rows(group_proba, codes, sample_weight, scores)
+    known = _check_known_rows(group_proba, codes, sample_weight, scores)
     labels = tuple(groups)
     if len(labels) != known.n_groups:
-        raise ValueError(f"groups has {len(labels)} labels, but group_proba {known.n_groups} columns.")
+        raise ValueError(f"groups has {len(labels)} labels, but group_proba has {known.n_groups} columns.")
     prior = check_prior(group_prior, labels)
     if n_bins < 1 or n_score_bins < 1:
         raise ValueError(f"n_bins and n_score_bins must be at least 1: got {n_bins} and {n_score_bins}.")
@@ -208,8 +216,33 @@ def diagnose_calibration(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _KnownRows:
+    """Rows of positive weight with known group; every group has rows."""
+
+    proba: FloatArray  # (n_rows, n_groups)
+    codes: IntArray  # column of each row's group, (n_rows,)
+    weights: FloatArray  # (n_rows,), sum to one
+    scores: FloatArray | None = None  # (n_rows,)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.codes)
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups."""
+        return int(self.proba.shape[1])
+
+    def shares(self) -> FloatArray:
+        """Return the weighted share of each group."""
+        shares: FloatArray = np.bincount(self.codes, self.weights, minlength=self.n_groups).astype(np.float64)
+        return shares
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Cells:
-    """The rows in order of their cell: a bin of tau_s, or a part of it by score."""
+    """The rows sorted by cell; a cell is a bin of tau_s, or a part of a bin by score."""
 
     proba: FloatArray  # tau_s, (n_rows,)
     hits: AnyArray  # whether the group is s, (n_rows,)
@@ -218,8 +251,8 @@ class _Cells:
     members: FloatArray  # 1 where a cell belongs to a bin, (n_cells, n_bins)
 
     @classmethod
-    def of(cls, known: KnownRows, group: int, n_bins: int, n_score_bins: int) -> "_Cells":
-        """Bins by quantiles of tau_s, cut by its values where these are few, then by the scores."""
+    def of(cls, known: _KnownRows, group: int, n_bins: int, n_score_bins: int) -> "_Cells":
+        """Make bins by quantiles of tau_s, split by its values if these are few, then by the scores."""
         proba = known.proba[:, group]
         bins = _quantile_bins(proba, known.weights, n_bins)
         cells = _cut(bins, proba, known.weights, 1)
@@ -231,21 +264,21 @@ class _Cells:
         return cls(proba[order], known.codes[order] == group, known.weights[order], starts, members)
 
     def mirrored(self) -> "_Cells":
-        """The same of the other group of two, from its lowest probabilities on."""
+        """Return the cells of the other of two groups, sorted by its probabilities."""
         starts = len(self.proba) - np.append(self.starts[1:], len(self.proba))[::-1]
         members = self.members[::-1, ::-1]
         return _Cells(1.0 - self.proba[::-1], ~self.hits[::-1], self.weights[::-1], starts, members)
 
     def sums(self, values: AnyArray) -> FloatArray:
-        """Weighted sums over the cells of values of shape (..., n_rows)."""
+        """Return the weighted sums over each cell of values of shape (..., n_rows)."""
         total: FloatArray = np.add.reduceat(values * self.weights, self.starts, axis=-1)
         return total
 
     def simulated_sums(self, rng: np.random.Generator) -> FloatArray:
-        """Sums of the hits in samples where tau is the truth, (N_DRAWS, n_cells).
+        """Return the sums of the hits in simulated samples where tau is correct, (N_DRAWS, n_cells).
 
-        Row by row in small tables. In large ones the sum of a cell is drawn at once: as a normal, or, where
-        all of its rows are nearly certain, as Poisson numbers of exceptions.
+        Small tables are simulated row by row. In large tables the sum of a cell is drawn at once: from a
+        normal distribution or, if all rows of the cell are nearly certain, as Poisson counts of exceptions.
         """
         if len(self.proba) * N_DRAWS <= EXACT_ENTRIES:
             return self._draw_rows(rng)
@@ -262,7 +295,7 @@ class _Cells:
         return sums
 
     def _draw_exceptions(self, rng: np.random.Generator) -> FloatArray:
-        """Sums of hits of rows that are nearly certain: Poisson numbers of exceptions, each of a row."""
+        """Draw the sums of hits of nearly certain rows, from Poisson counts of exceptions."""
         likely = self.proba > 0.5
         chances = np.cumsum(np.minimum(self.proba, 1.0 - self.proba))
         number = rng.poisson(N_DRAWS * chances[-1])
@@ -281,7 +314,7 @@ class _Cells:
         return np.concatenate([self.sums(block < self.proba) for block in draws])
 
     def _some(self, wanted: AnyArray) -> "_Cells":
-        """Some of the cells, with their rows."""
+        """Return some of the cells, with their rows."""
         sizes = np.diff(self.starts, append=len(self.proba))
         rows = np.repeat(wanted, sizes)
         starts = np.cumsum(sizes[wanted]) - sizes[wanted]
@@ -289,7 +322,7 @@ class _Cells:
 
 
 def _quantile_bins(values: FloatArray, weights: FloatArray, n_bins: int) -> IntArray:
-    """Bin of each row, 0..n_bins-1, about equal in weight; equal values share one."""
+    """Return the bin of each row, 0..n_bins-1, of about equal weight; equal values share a bin."""
     _, positions = np.unique(values, return_inverse=True)
     mass = np.bincount(positions, weights)
     middle = (np.cumsum(mass) - 0.5 * mass) / mass.sum()
@@ -298,7 +331,7 @@ def _quantile_bins(values: FloatArray, weights: FloatArray, n_bins: int) -> IntA
 
 
 def _cut(cells: IntArray, values: FloatArray, weights: FloatArray, n_bins: int) -> IntArray:
-    """Each cell cut by its values, if many rows share them, or else by their quantiles; in order of both."""
+    """Split each cell by its values if many rows share them, otherwise by their quantiles."""
     finer = np.empty_like(cells)
     n_cells = 0
     for number in np.unique(cells):
@@ -312,11 +345,11 @@ def _cut(cells: IntArray, values: FloatArray, weights: FloatArray, n_bins: int) 
 
 
 def _cells_of_groups(
-    known: KnownRows, n_bins: int, n_score_bins: int, rng: np.random.Generator
+    known: _KnownRows, n_bins: int, n_score_bins: int, rng: np.random.Generator
 ) -> tuple[list[_Cells], list[FloatArray]]:
-    """The cells of each group, and simulated sums of its hits in them.
+    """Return the cells of each group, and simulated sums of its hits in them.
 
-    Of two groups one is all that the other is not, so that the cells of one do for both.
+    With two groups, one is the complement of the other, so the cells of one are enough.
     """
     distinct = 1 if known.n_groups == 2 else known.n_groups
     cells = [_Cells.of(known, group, n_bins, n_score_bins) for group in range(distinct)]
@@ -328,14 +361,11 @@ def _cells_of_groups(
 
 
 def _describe(cells: _Cells, simulated_sums: FloatArray, prior: float) -> dict[str, Any]:
-    """The figures of one group with their floors and limits, and its curve."""
-    observed = _figures(cells, cells.sums(cells.hits)[None], prior)
-    simulated = _figures(cells, simulated_sums, prior)
-    described: dict[str, Any] = {}
-    for name, value in observed.items():
-        described[name] = value[0]
-        described[name + "_floor"] = simulated[name].mean()
-        described[name + "_limit"] = np.quantile(simulated[name], LIMIT_LEVEL)
+    """Return the figures of one group with floor and limit, and its calibration curve."""
+    described: dict[str, Any] = _figures(cells, cells.sums(cells.hits), prior)
+    simulated = _parity_cost(_excess(cells, simulated_sums, prior))
+    described["parity_cost_floor"] = simulated.mean()
+    described["parity_cost_limit"] = np.quantile(simulated, LIMIT_LEVEL)
     mass, proba, hits = (
         cells.sums(v) @ cells.members for v in (np.ones_like(cells.proba), cells.proba, cells.hits)
     )
@@ -348,26 +378,37 @@ def _describe(cells: _Cells, simulated_sums: FloatArray, prior: float) -> dict[s
     }
 
 
-def _figures(cells: _Cells, hits: FloatArray, prior: float) -> dict[str, FloatArray]:
-    """Errors and costs for each of several weighted sums of hits, (n_samples, n_cells)."""
+def _figures(cells: _Cells, hits: FloatArray, prior: float) -> dict[str, float]:
+    """Return calibration errors and parity cost for the weighted sums of hits, (n_cells,)."""
     mass, proba = cells.sums(np.ones_like(cells.proba)), cells.sums(cells.proba)
     bin_mass = mass @ cells.members
     bin_errors = np.abs((proba - hits) @ cells.members)
-    share = hits.sum(axis=1, keepdims=True)
-    share = np.where(share > 0, share, prior)  # a simulated sample may lack the group
-    excess = proba / prior - hits / share  # mass of the cell times d_s
+    excess = _excess(cells, hits, prior)
     filled = bin_mass > 0
     return {
-        "calibration_error": bin_errors.sum(axis=1),
-        "largest_error": (bin_errors[:, filled] / bin_mass[filled]).max(axis=1),
-        "parity_cost": 0.5 * (np.abs(excess).sum(axis=1) + np.abs(excess.sum(axis=1))),
-        # the root of the sum of squares over the mass: of a cell of next to no weight a square is infinite
-        "lemma_term": np.hypot.reduce(excess / np.sqrt(mass), axis=1),
+        "calibration_error": bin_errors.sum(),
+        "largest_error": (bin_errors[filled] / bin_mass[filled]).max(),
+        "parity_cost": _parity_cost(excess),
+        # root of the sum of squares over the mass; hypot avoids overflow in cells of tiny weight
+        "lemma_term": np.hypot.reduce(excess / np.sqrt(mass)),
     }
 
 
+def _excess(cells: _Cells, hits: FloatArray, prior: float) -> FloatArray:
+    """Return the mass of each cell times d_s, for weighted sums of hits (..., n_cells)."""
+    share = hits.sum(axis=-1, keepdims=True)
+    share = np.where(share > 0, share, prior)  # a simulated sample may lack the group
+    excess: FloatArray = cells.sums(cells.proba) / prior - hits / share
+    return excess
+
+
+def _parity_cost(excess: FloatArray) -> Any:
+    """Return `(E|d_s| + |E d_s|) / 2` over the cells."""
+    return 0.5 * (np.abs(excess).sum(axis=-1) + np.abs(excess.sum(axis=-1)))
+
+
 def _table_rows(diagnosis: CalibrationDiagnosis) -> list[tuple[str, ...]]:
-    """Heads, then shares, calibration error and parity cost of each group."""
+    """Return the table header, and shares, calibration error and parity cost of each group."""
     rows: list[tuple[str, ...]] = [("group", "mean proba", "share", "calibration error", "parity cost")]
     for s, group in enumerate(diagnosis.groups):
         rows.append(
@@ -375,7 +416,7 @@ def _table_rows(diagnosis: CalibrationDiagnosis) -> list[tuple[str, ...]]:
                 str(group),
                 f"{diagnosis.mean_proba[s]:.4f}",
                 f"{diagnosis.observed_share[s]:.4f}",
-                f"{diagnosis.calibration_error[s]:.4f} ({diagnosis.calibration_error_floor[s]:.4f})",
+                f"{diagnosis.calibration_error[s]:.4f}",
                 f"{diagnosis.parity_cost[s]:.4f} ({diagnosis.parity_cost_floor[s]:.4f})",
             )
         )
@@ -383,7 +424,7 @@ def _table_rows(diagnosis: CalibrationDiagnosis) -> list[tuple[str, ...]]:
 
 
 def _table(diagnosis: CalibrationDiagnosis) -> list[str]:
-    """The same in aligned columns."""
+    """Return the table as lines with aligned columns."""
     rows = _table_rows(diagnosis)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  " + "  ".join(map(str.rjust, row, widths)) for row in rows]
@@ -393,3 +434,62 @@ def _without_nan(values: Any) -> Any:
     if isinstance(values, list):
         return [_without_nan(value) for value in values]
     return None if values != values else values
+
+
+def _check_known_rows(
+    group_proba: ArrayLike,
+    codes: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    scores: ArrayLike | None = None,
+) -> _KnownRows:
+    """Check the rows and return them as arrays, without rows of weight zero."""
+    proba = _as_proba(group_proba)
+    groups_of_rows = _check_codes(codes, proba)
+    weights = np.full(len(proba), 1.0 / len(proba))
+    if sample_weight is not None:
+        _require_length(np.asarray(sample_weight), "sample_weight", proba)
+        weights = check_weights(sample_weight, len(proba))
+    checked_scores = None
+    if scores is not None:
+        checked_scores = check_scores(scores)
+        _require_length(checked_scores, "scores", proba)
+    used = weights > 0
+    if not used.all():
+        proba, groups_of_rows, weights = proba[used], groups_of_rows[used], weights[used]
+        checked_scores = None if checked_scores is None else checked_scores[used]
+    counts = np.bincount(groups_of_rows, minlength=proba.shape[1])
+    if counts.min() == 0:
+        raise ValueError(
+            f"No row has the group of column {int(counts.argmin())} of group_proba (counts: "
+            f"{', '.join(map(str, counts))}). Calibration needs rows of every group."
+        )
+    return _KnownRows(proba, groups_of_rows, weights, checked_scores)
+
+
+def _as_proba(group_proba: ArrayLike) -> FloatArray:
+    """Check the probabilities and return them as float64, with rows that sum to one."""
+    n_rows = len(group_proba) if isinstance(group_proba, Sized) else 0
+    if n_rows == 0:
+        raise ValueError("group_proba is empty: pass at least one row.")
+    return check_group_proba(group_proba, n_rows)[0]
+
+
+def _check_codes(codes: ArrayLike, proba: FloatArray) -> IntArray:
+    array = np.asarray(codes)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"codes must be integers of shape (n_rows,), the column of each row's group: got "
+            f"{array.dtype} of shape {array.shape}."
+        )
+    _require_length(array, "codes", proba)
+    if array.min() < 0 or array.max() >= proba.shape[1]:
+        raise ValueError(
+            f"codes must lie in 0..{proba.shape[1] - 1}, the columns of group_proba: got "
+            f"{array.min()} to {array.max()}."
+        )
+    return array.astype(np.int64)
+
+
+def _require_length(values: AnyArray, name: str, proba: FloatArray) -> None:
+    if values.shape[:1] != (len(proba),):
+        raise ValueError(f"{name} has shape {values.shape}, but group_proba has {len(proba)} rows.")

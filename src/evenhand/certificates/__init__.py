@@ -11,17 +11,17 @@
 
 from evenhand.certificates.heldout import HeldOutCertificate, certify_held_out
 from evenhand.certificates.optimisation import Certificate, PolicyMeasures, certify, measure_policy
+from evenhand.certificates.out_of_sample import OutOfSample
 from evenhand.certificates.plugin import PluginCertificate, certify_plugin
 from evenhand.certificates.powered import certify_prediction_powered
-from evenhand.certificates.promise import Promise
 from evenhand.certificates.sequence import SequenceCertificate, certify_sequence
 
 __all__ = [
     "Certificate",
     "HeldOutCertificate",
+    "OutOfSample",
     "PluginCertificate",
     "PolicyMeasures",
-    "Promise",
     "SequenceCertificate",
     "certify",
     "certify_held_out",

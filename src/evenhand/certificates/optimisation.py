@@ -19,7 +19,7 @@ from evenhand._utils.markup import cell, html_block
 from evenhand._utils.stored import Stored, is_finite
 from evenhand._utils.typing import FloatArray
 from evenhand.calibration import CalibrationDiagnosis
-from evenhand.certificates.promise import Promise
+from evenhand.certificates.out_of_sample import OutOfSample
 from evenhand.dual.forms import form_of
 from evenhand.dual.objective import duality_gap, penalty, policy_loadings
 from evenhand.dual.problem import DualProblem
@@ -34,13 +34,15 @@ class Certificate(Stored):
     Its risk is the mean cost of the predictions **against the scores**, such as their squared distance: what
     parity alone costs. No outcome enters, so it is not the error that a user measures. Risks are in squared
     outcome units; violations in probability, or in outcome units for notions about outcomes. It speaks of
-    the rows used and of their given scores and group probabilities. Of new people, and of errors of the
+    the rows used and of their given scores and group probabilities. For new data, and errors of the
     scores and of the probabilities, only its `promise` speaks.
     """
 
     parity: str
     groups: tuple[Hashable, ...]
-    epsilon: FloatArray  # tolerance of each group on these rows, (n_groups,); see `promise` for new ones
+    epsilon: (
+        FloatArray  # tolerance of each group on these rows, (n_groups,); see `out_of_sample` for new data
+    )
     violation: FloatArray  # norm of V_s, (n_groups,)
     risk: float  # expected cost of the policy, by the scores
     entropic_risk: float  # risk + E[negative entropy of the policy] / beta
@@ -52,7 +54,7 @@ class Certificate(Stored):
     risk_bound: float  # the risk is at most this much above the best (Lemma 3.5, see `certify`)
     message: str  # why the solver stopped
     calibration: CalibrationDiagnosis | None = None  # of the group probabilities, where groups are known
-    promise: Promise | None = None  # for new people; None where epsilon is for the rows used
+    out_of_sample: OutOfSample | None = None  # on new data; None where epsilon is for the rows used
 
     def faults(self) -> Iterator[str]:
         """A tolerance and a violation for each group."""
@@ -61,8 +63,8 @@ class Certificate(Stored):
             yield "its tolerances and violations are not one number for each group"
         if not isinstance(self.calibration, CalibrationDiagnosis | None):
             yield "its calibration is not a diagnosis"
-        if not isinstance(self.promise, Promise | None):
-            yield "its promise is not one"
+        if not isinstance(self.out_of_sample, OutOfSample | None):
+            yield "its out_of_sample is not an estimate"
 
     @property
     def score_distance(self) -> float:
@@ -111,9 +113,9 @@ class Certificate(Stored):
             for place, group in enumerate(self.groups)
         ]
         heads = ("Group", "Tolerance (epsilon)", "Distance (violation)", "Beyond it (excess)")
-        promised = () if self.promise is None else (str(self.promise),)
+        estimate = () if self.out_of_sample is None else (str(self.out_of_sample),)
         table = html_block(
-            f"Parity {self.parity!r} on the rows used", heads, rows, (*promised, *self._sentences())
+            f"Parity {self.parity!r} on the rows used", heads, rows, (*estimate, *self._sentences())
         )
         return table if self.calibration is None else table + self.calibration._repr_html_()
 
@@ -137,14 +139,14 @@ class Certificate(Stored):
             "risk_bound": self.risk_bound,
             "message": self.message,
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
-            "promise": None if self.promise is None else self.promise.to_dict(),
+            "out_of_sample": None if self.out_of_sample is None else self.out_of_sample.to_dict(),
         }
 
     def __str__(self) -> str:
         """A small table by group and three sentences."""
         return "\n".join(
             [
-                *([] if self.promise is None else [str(self.promise)]),
+                *([] if self.out_of_sample is None else [str(self.out_of_sample)]),
                 f"Parity {self.parity!r} on the rows used:",
                 *_table(self),
                 *self._sentences(),

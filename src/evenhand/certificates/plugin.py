@@ -17,34 +17,28 @@ from evenhand.dual.costs import Squared
 from evenhand.dual.grid import Grid
 from evenhand.dual.parity import ParityNotion, Thresholds, find_parity, make_parity, matrix
 from evenhand.dual.policy import SoftmaxPolicy
-from evenhand.dual.step import ParityStep
 
 N_SCORE_BINS = 20
 
 
-class CertifiedStep(Protocol):
-    """A fitted post-processor, as far as a certificate looks at it."""
+class CertifiedModel(Protocol):
+    """A fitted model, as far as a certificate looks at it."""
 
     groups_: AnyArray
     group_prior_: FloatArray
     atoms_: FloatArray
     tilt_: FloatArray
     multipliers_: FloatArray
-    step_: ParityStep
+    parity_: str | ParityNotion
     policy_: SoftmaxPolicy
     certificate_: Certificate
 
 
 @runtime_checkable
-class ScoringModel(Protocol):
-    """A fitted estimator, which scores rows for its post-processor."""
+class ScoringModel(CertifiedModel, Protocol):
+    """A fitted estimator, which scores rows for its parity step."""
 
     aware: bool
-
-    @property
-    def postprocessor_(self) -> CertifiedStep:
-        """The parity step."""
-        ...
 
     def predict_scores(self, X: Any, *, sensitive_features: Any = None) -> tuple[FloatArray, FloatArray]:
         """Scores and group probabilities of rows."""
@@ -151,7 +145,7 @@ class PluginCertificate:
 
 
 def certify_plugin(
-    model: CertifiedStep | ScoringModel,
+    model: CertifiedModel,
     sensitive_features: Any,
     y: Any = None,
     *,
@@ -219,9 +213,8 @@ def certify_plugin(
     >>> certificate.parity_cost_shown.round(2), certificate.parity_cost_ceiling.round(2)
     (array([0.06, 0.03]), array([0.54, 0.28]))
     """
-    fitted = model.postprocessor_ if isinstance(model, ScoringModel) else model
-    labels = tuple(fitted.groups_.tolist())
-    if fitted.policy_.strata is not None or not isinstance(fitted.policy_.cost, Squared):
+    labels = tuple(model.groups_.tolist())
+    if model.policy_.strata is not None or not isinstance(model.policy_.cost, Squared):
         raise ValueError(
             "certify_plugin is for demographic parity of one set of groups and for the squared cost: measure "
             "others on held-out rows, with evenhand.metrics or certify_held_out within each stratum."
@@ -234,10 +227,10 @@ def certify_plugin(
     rows = check_rows_of(scores, group_proba, labels)
     groups = read_groups(sensitive_features, len(rows.scores))
     codes = match_groups(groups, labels, "sensitive_features").codes
-    diagnosis = diagnose_calibration(rows.group_proba, codes, labels, fitted.group_prior_, scores=rows.scores)
+    diagnosis = diagnose_calibration(rows.group_proba, codes, labels, model.group_prior_, scores=rows.scores)
     target = None if y is None else _check_target(y, len(rows.scores))
-    errors = rows.group_proba / fitted.group_prior_ - np.eye(len(labels))[codes] / diagnosis.observed_share
-    return _assemble(fitted, diagnosis, _imbalance(errors, diagnosis), rows.scores, target)
+    errors = rows.group_proba / model.group_prior_ - np.eye(len(labels))[codes] / diagnosis.observed_share
+    return _assemble(model, diagnosis, _imbalance(errors, diagnosis), rows.scores, target)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -260,7 +253,7 @@ def _imbalance(errors: FloatArray, diagnosis: CalibrationDiagnosis) -> _Imbalanc
 
 
 def _assemble(
-    fitted: CertifiedStep,
+    fitted: CertifiedModel,
     diagnosis: CalibrationDiagnosis,
     imbalance: _Imbalance,
     scores: FloatArray,
@@ -285,8 +278,8 @@ def _assemble(
         n_rows=diagnosis.n_rows,
         epsilon=certificate.epsilon,
         violation=certificate.violation,
-        parity_cost_shown=_cost_in_units(fitted.step_.parity, diagnosis.parity_cost, offset, grid),
-        parity_cost_ceiling=_cost_in_units(fitted.step_.parity, ceiling, offset, grid),
+        parity_cost_shown=_cost_in_units(fitted.parity_, diagnosis.parity_cost, offset, grid),
+        parity_cost_ceiling=_cost_in_units(fitted.parity_, ceiling, offset, grid),
         imbalance_error_shown=imbalance.shown,
         imbalance_error_ceiling=imbalance.ceiling,
         lemma_parity_bound=certificate.gradient_map_norm + imbalance.ceiling if is_pmf else None,

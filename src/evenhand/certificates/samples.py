@@ -27,15 +27,15 @@ def check_bounded(metric: Metric, predictions: Any = None) -> Metric:
     """The metric, if held-out rows can bound it; "thresholds" is what a model was asked for."""
     if isinstance(metric, str) and metric in BOUNDED:
         return metric
-    asked = getattr(getattr(predictions, "postprocessor_", predictions), "step_", None)
+    asked = getattr(predictions, "parity_", None)
     if isinstance(metric, str) and metric == Thresholds.name and asked is not None:
-        metric = asked.parity
+        metric = asked
     if isinstance(metric, Thresholds):
         if metric.quantiles and metric.quantile_values is None:
             raise ValueError(
                 f"Nothing about the predictor may be chosen on held-out rows, so quantiles of theirs bound "
                 f"nothing: name the thresholds, or take a fitted model's, {Thresholds.__name__}(...) or "
-                f"postprocessor_.step_.parity. Got {metric!r}."
+                f"parity_. Got {metric!r}."
             )
         return metric
     raise ValueError(

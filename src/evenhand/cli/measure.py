@@ -122,9 +122,9 @@ def compare(model: ParityEstimator, rows: LabelledRows, rule: dict[str, Any] | N
 
     `rule` says who counts as selected; by default the second of two classes, or those above the median.
     """
-    task, notion = task_of(model), find_parity(model.postprocessor_.step_.parity)
-    weights, cost = as_weights(rows.weights, len(rows)), model.postprocessor_.policy_.cost
-    if model.cells_.is_plain:  # any group can be measured, be it one that the fit has not seen
+    task, notion = task_of(model), find_parity(model.parity_)
+    weights, cost = as_weights(rows.weights, len(rows)), model.policy_.cost
+    if model.strata_.is_plain:  # any group can be measured, be it one that the fit has not seen
         members = Membership.read(rows.groups, len(rows), weights)
     else:
         members = read_members(model, rows.X, rows.y, rows.groups, weights)

@@ -16,8 +16,7 @@ from evenhand.cli.rows import LabelledRows, Parts, feature_kinds, read_rows
 from evenhand.cli.tasks import TASKS, Task, task_of
 from evenhand.cli.terminal import Terminal
 from evenhand.dual.costs import COSTS, Cost
-from evenhand.estimators.nuisances import default_classifier
-from evenhand.estimators.tabular import pipeline_kinds, table_pipeline
+from evenhand.estimators.models import default_classifier, pipeline_kinds, table_pipeline
 from evenhand.modelfile import ModelFileError, UntrustedTypesError
 from evenhand.tables.columns import BETWEEN
 from evenhand.tables.strays import without_marks
@@ -125,7 +124,7 @@ def model_kinds(model: Any) -> dict[str, str] | None:
 def match_rows(model: Any, rows: LabelledRows) -> LabelledRows:
     """The rows with the labels that the model knows its groups and classes by, which may be numbers."""
     groups = rows.groups.copy()
-    for name, labels in zip(groups, model.cells_.groups, strict=False):
+    for name, labels in zip(groups, model.strata_.groups, strict=False):
         other = {text: label for text, label in _by_text(labels).items() if text != label}
         if other:
             groups[name] = groups[name].replace(other)
@@ -157,7 +156,7 @@ def label_cell(label: Any) -> str:
 
 def predict_all(model: Any, X: Any, ids: Any = None) -> Any:
     """Distributions over the atoms, or one draw for each row where these would not fit in memory."""
-    if len(X) * len(model.postprocessor_.atoms_) > MOST_ENTRIES:
+    if len(X) * len(model.atoms_) > MOST_ENTRIES:
         return task_of(model).target(model, model.predict(X, ids=ids))
     return model.predict_pmf(X)
 
@@ -190,7 +189,7 @@ def rows_for(
     table = without_marks(table, missing_marks(model, na))
     kinds = model_kinds(model) or feature_kinds(table, feature_names(model))
     known = parts.id or id_column(model, table.column_names)
-    parts = replace(parts, separate=model.cells_.separate, id=known)
+    parts = replace(parts, separate=model.strata_.separate, id=known)
     rows, notes = read_rows(table, parts, kinds, task_of(model).read_target)
     for note in notes:
         terminal.note(note)

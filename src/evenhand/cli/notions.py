@@ -10,8 +10,7 @@ from evenhand.cli.errors import UsageError
 from evenhand.cli.models import label_cell
 from evenhand.cli.rows import LabelledRows
 from evenhand.cli.tasks import Task
-from evenhand.estimators.cells import Cells, choose_outcomes
-from evenhand.estimators.learning import factor_values
+from evenhand.estimators.strata import Strata, choose_outcomes, factor_values
 from evenhand.tables.columns import as_numbers
 from evenhand.tables.files import read_table
 from evenhand.tables.formats import require_columns
@@ -50,7 +49,7 @@ def read_costs(path: str, classes: tuple[str, ...]) -> Any:
     return columns[[rows.index(name) for name in classes]]
 
 
-def match_epsilon(epsilon: Mapping[str, float], notion: Cells) -> dict[Any, float]:
+def match_epsilon(epsilon: Mapping[str, float], notion: Strata) -> dict[Any, float]:
     """Tolerances by the labels that the model has: of groups, of strata, or of groups in strata."""
     by_group = {label_cell(label): label for label in notion.labels()}
     by_stratum = {label_cell(stratum): stratum for stratum, _ in notion.pairs()}
@@ -68,10 +67,10 @@ def match_epsilon(epsilon: Mapping[str, float], notion: Cells) -> dict[Any, floa
     return {known[label]: value for label, value in epsilon.items()}
 
 
-def _notion(settings: Mapping[str, Any], classes: tuple[str, ...], rows: LabelledRows) -> Cells:
+def _notion(settings: Mapping[str, Any], classes: tuple[str, ...], rows: LabelledRows) -> Strata:
     criterion = settings.get("criterion", "demographic_parity")
     outcomes = choose_outcomes(criterion, classes, settings.get("pos_label"))
-    return Cells(
+    return Strata(
         names=tuple(rows.groups),
         groups=tuple(tuple(sorted(set(rows.groups[name].dropna()))) for name in rows.groups),
         separate=settings.get("attributes") == "separate",

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evenhand.calibration import CALIBRATIONS
+from evenhand.calibration import JOINT
 from evenhand.cli.errors import UsageError, one_of
 from evenhand.cli.models import make_model, read_share
 from evenhand.cli.notions import match_settings
@@ -21,9 +21,10 @@ from evenhand.cli.rows import (
 )
 from evenhand.cli.tasks import AUTO, TASKS, Task, find_task
 from evenhand.cli.terminal import Terminal
+from evenhand.data.groups import ATTRIBUTES
 from evenhand.dual.floors import BEFORE, EACH
 from evenhand.dual.parity import ALIASES, PARITIES, find_parity
-from evenhand.estimators.cells import ATTRIBUTES, CRITERIA
+from evenhand.estimators.strata import CRITERIA
 from evenhand.solvers import SOLVERS
 from evenhand.tables.files import read_table
 from evenhand.tables.sources import Source
@@ -44,7 +45,7 @@ def model_settings(
     if parity is not None:
         _check_parity(parity)
     allowed: dict[str, tuple[str | None, Collection[str]]] = {
-        "--calibration": (calibration, ("auto", *CALIBRATIONS, NONE))
+        "--calibration": (calibration, ("auto", JOINT, NONE))
     }
     allowed["--criterion"] = others.get("criterion"), CRITERIA
     allowed["--solver"] = others.get("solver"), SOLVERS
@@ -93,14 +94,14 @@ def _read_confidence(text: str) -> str | float | None:
 
 def _read_beta(text: str) -> str | float:
     """A rule by its name, or a positive number; it is no share, so percentages mean nothing."""
-    if text in ("auto", "paper", "cv"):
+    if text in ("auto", "paper"):
         return text
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not 0.0 < value < math.inf:
-        raise UsageError(f"--beta must be auto, paper, cv or a positive number: got {text!r}.")
+        raise UsageError(f"--beta must be auto, paper or a positive number: got {text!r}.")
     return value
 
 

@@ -13,8 +13,8 @@ from evenhand._utils.labels import OTHER
 from evenhand._utils.text import plain, text_array
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand.cli.errors import DataError, UsageError
-from evenhand.estimators.groups import look_like_a_number, numbers_text
-from evenhand.estimators.nuisances import pool_rare
+from evenhand.data.groups import look_like_a_number, numbers_text
+from evenhand.estimators.folds import pool_rare
 from evenhand.tables.columns import (
     BETWEEN,
     as_groups,

@@ -13,7 +13,7 @@ from evenhand._utils.text import plain
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.cli.errors import DataError, UsageError, one_of
 from evenhand.dual.parity import ParityNotion
-from evenhand.estimators.nuisances import class_codes, default_classifier, default_regressor
+from evenhand.estimators.models import class_codes, default_classifier, default_regressor
 from evenhand.metrics.distances import find_distance
 from evenhand.tables.columns import as_classes, as_numbers, find_column, find_kind
 from evenhand.tables.formats import TableError
@@ -83,7 +83,7 @@ def _cheapest(model: Any, X: Any) -> FloatArray:
     A pmf has all distances, in however small a stratum.
     """
     proba = model.predict_scores(X)[0]
-    atoms, cost = model.postprocessor_.atoms_, model.postprocessor_.policy_.cost
+    atoms, cost = model.atoms_, model.policy_.cost
     chosen: FloatArray = np.eye(len(atoms))[cost.cheapest(proba, atoms)]
     return chosen
 
@@ -94,7 +94,7 @@ def _classes(model: Any) -> Sequence[object]:
 
 
 def _atoms(model: Any) -> Sequence[object]:
-    atoms: list[object] = model.postprocessor_.atoms_.tolist()
+    atoms: list[object] = model.atoms_.tolist()
     return atoms
 
 

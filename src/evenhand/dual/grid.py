@@ -2,7 +2,6 @@
 
 import math
 import sys
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral
@@ -14,6 +13,7 @@ from evenhand._utils.scalars import as_number, is_whole
 from evenhand._utils.stored import Stored, is_floats
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import as_floats
+from evenhand._utils.warn import warn_user
 from evenhand.exceptions import ClippingWarning
 
 MAX_AUTO_ATOMS = 201  # discretisation costs 1 / L^2 in risk and L in time: see benchmarks
@@ -85,9 +85,7 @@ class Grid(Stored):
         return int(np.count_nonzero((scores < low) | (scores > high)))
 
 
-def warn_of_clipping(
-    grid: Grid, n_clipped: int, n_rows: int, *, automatic: bool, stacklevel: int, full: bool = False
-) -> None:
+def warn_of_clipping(grid: Grid, n_clipped: int, n_rows: int, *, automatic: bool, full: bool = False) -> None:
     """Say how many scores were outside the bounds, if any, and what to do about them."""
     if n_clipped == 0:
         return
@@ -105,7 +103,7 @@ def warn_of_clipping(
             'and the grid of bounds="auto" has grown as far as it may. They were moved to the nearest bound. '
             "Start a new model, with bounds=(low, high) that cover what may come."
         )
-    warnings.warn(f"{outside} {how}", ClippingWarning, stacklevel=stacklevel + 1)
+    warn_user(f"{outside} {how}", ClippingWarning)
 
 
 def uniform_grid(low: float, high: float, n_atoms: int) -> Grid:
@@ -265,7 +263,7 @@ def check_beta(beta: Any, automatic: float, n_rows: int) -> float:
     """A positive finite number: `automatic` for "auto", that of as many rows for "paper"."""
     if isinstance(beta, str) and beta in ("auto", "paper"):
         return automatic if beta == "auto" else paper_beta(n_rows)
-    what = '"auto", "paper", "cv" or a positive number'
+    what = '"auto", "paper" or a positive number'
     number = as_number(beta, "beta", what)
     if number <= 0.0:
         raise ValueError(f"beta must be {what}: got {beta!r}.")
@@ -281,7 +279,7 @@ def _number_of_atoms(atoms: Any, n_rows: int) -> int | None:
     """How many atoms to place, or None where the user placed them."""
     if isinstance(atoms, str):
         if atoms != "auto":
-            raise ValueError(f'atoms must be "auto", "cv", a number of atoms, or the atoms: got {atoms!r}.')
+            raise ValueError(f'atoms must be "auto", a number of atoms, or the atoms: got {atoms!r}.')
         return automatic_n_atoms(n_rows)
     if is_whole(atoms):
         if atoms < 2:

@@ -4,12 +4,12 @@ The violations of any policy add up to the mean imbalance `E[t_s] = 1 - E[tau_s]
 is not the mean of the group probabilities puts a floor under them that no policy can remove.
 """
 
-import warnings
 from collections.abc import Hashable, Sequence
 
 import numpy as np
 
 from evenhand._utils.typing import FloatArray
+from evenhand._utils.warn import warn_user
 from evenhand.dual.imbalance import mean_imbalance
 from evenhand.dual.step import ParityStep
 from evenhand.exceptions import PriorWarning
@@ -17,9 +17,7 @@ from evenhand.exceptions import PriorWarning
 SAME_PRIOR = 1e-6  # relative distance up to which a prior is the mean itself, rounded on its way here
 
 
-def resolve_prior(
-    prior: FloatArray | None, step: ParityStep, groups: Sequence[Hashable], stacklevel: int = 2
-) -> FloatArray:
+def resolve_prior(prior: FloatArray | None, step: ParityStep, groups: Sequence[Hashable]) -> FloatArray:
     """The prior to use: the mean of the group probabilities, or the user's own if it is feasible.
 
     Parameters
@@ -29,14 +27,12 @@ def resolve_prior(
     step : ParityStep
         With the mean of the group probabilities on the rows as its prior.
     groups : sequence of labels
-    stacklevel : int
-        Of the warning, as seen from here.
     """
     mean_proba = step.group_prior
     if prior is None or np.all(np.abs(prior / mean_proba - 1.0) <= SAME_PRIOR):
         return mean_proba
     imbalance = mean_imbalance(mean_proba, prior, step.strata)
-    parity, slack, scale = step.make_parity(), step.slack, step.unit
+    parity, slack, scale = step.resolved, step.slack, step.unit
     smallest = parity.smallest_feasible(imbalance)
     if np.any(slack < smallest):
         worst = int(np.argmax(smallest - slack))
@@ -50,13 +46,12 @@ def resolve_prior(
     doubtful = parity.constant_violation(imbalance)
     if np.any(slack < doubtful):
         worst = int(np.argmax(doubtful - slack))
-        warnings.warn(
+        warn_user(
             f"The prior of group {groups[worst]!r} is {prior[worst]:.6g}, but the mean of group_proba is "
             f"{mean_proba[worst]:.6g}: even a constant prediction is then up to "
             f"{scale * doubtful[worst]:.3g} away from parity, more than its epsilon "
             f"{scale * slack[worst]:.3g}. Recalibrate group_proba, or leave group_prior out to use the mean.",
             PriorWarning,
-            stacklevel=stacklevel + 1,
         )
     return prior
 

@@ -1,8 +1,7 @@
 """The parity step: what is asked for, and the scale on which it is solved."""
 
-import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from evenhand._utils.stored import MODERATE, Stored, is_finite, is_moderate
 from evenhand._utils.typing import FloatArray, IntArray
 from evenhand._utils.validation import Rows
+from evenhand._utils.warn import warn_user
 from evenhand.dual.cost_terms import clip_within_reach
 from evenhand.dual.costs import Cost, CostMatrix, cost_faults
 from evenhand.dual.grid import (
@@ -25,7 +25,7 @@ from evenhand.dual.parity import BUILT_IN, Parity, ParityNotion, find_parity, ma
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.rows import DualRows, MemoryRows
-from evenhand.exceptions import NothingAskedWarning
+from evenhand.exceptions import InactiveConstraintWarning
 
 LOOSEST = 1e150  # of a tolerance on the normalised scale: it asks for nothing, and can be multiplied
 
@@ -54,15 +54,16 @@ class ParityStep(Stored):
     strata: IntArray | None  # stratum of each group, as in `ImbalanceModel`
     epsilon: FloatArray  # in the user's units, (n_groups,)
     beta: float  # on the normalised scale
+    resolved: Parity = field(init=False)  # the notion on the atoms
+
+    def __post_init__(self) -> None:
+        """Resolve the notion once; a step is asked for it dozens of times in a fit."""
+        object.__setattr__(self, "resolved", make_parity(self.parity, self.grid))
 
     def faults(self) -> Iterator[str]:
         """A grid, a notion, a cost, and a prior and tolerances of the same groups."""
         if not isinstance(self.grid, Grid):
             yield "it has no grid"
-        try:
-            self.make_parity()
-        except (TypeError, ValueError) as error:
-            yield f"it has no parity notion: {error}"
         yield from prior_faults(self.group_prior)
         if not is_finite(self.epsilon, len(self.group_prior)) or not np.all(self.epsilon >= 0):
             yield "its tolerances are not one number for each group"
@@ -74,7 +75,7 @@ class ParityStep(Stored):
     @property
     def unit(self) -> float:
         """One unit of a violation on the normalised scale, in the units of epsilon."""
-        return self.grid.half_width if self.make_parity().in_outcome_units else 1.0
+        return self.grid.half_width if self.resolved.in_outcome_units else 1.0
 
     @property
     def slack(self) -> FloatArray:
@@ -86,10 +87,6 @@ class ParityStep(Stored):
     def cost_unit(self) -> float:
         """One unit of a risk on the normalised scale, in the units of the cost."""
         return self.cost.unit(self.grid)
-
-    def make_parity(self) -> Parity:
-        """The parity notion on the atoms."""
-        return make_parity(self.parity, self.grid)
 
     def rows(self, scored: Rows) -> MemoryRows:
         """Scored rows as a problem takes them; rows without weights count alike."""
@@ -109,7 +106,7 @@ class ParityStep(Stored):
             rows=self.rows(rows) if isinstance(rows, Rows) else rows,
             mixing=ImbalanceModel.from_prior(self.group_prior, self.strata).mixing,
             cost=self.cost.model(self.grid),
-            parity=self.make_parity(),
+            parity=self.resolved,
             slack=self.slack,
             temperature=self.beta,
         )
@@ -123,32 +120,30 @@ class ParityStep(Stored):
 
     def policy(self, multipliers: FloatArray) -> SoftmaxPolicy:
         """What predicts with these multipliers, in the user's units."""
-        tilt = self.make_parity().operator.adjoint(multipliers)
+        tilt = self.resolved.operator.adjoint(multipliers)
         return SoftmaxPolicy(self.grid, self.group_prior, tilt, self.beta, self.strata, self.cost)
 
 
-def warn_of_idle_parity(step: ParityStep, stacklevel: int) -> None:
+def warn_of_idle_parity(step: ParityStep) -> None:
     """Warn where the notion asks for nothing of predictions on the grid."""
     notion = find_parity(step.parity)
     if reason := notion.idle(step.grid.atoms):
-        warnings.warn(
-            f"{reason}: parity {notion.name!r} asks for nothing. Look at the units of its numbers, or widen "
+        warn_user(
+            f"{reason}: parity {notion.name!r} constrains nothing. Check the units of its numbers, or widen "
             "bounds.",
-            NothingAskedWarning,
-            stacklevel=stacklevel + 1,
+            InactiveConstraintWarning,
         )
 
 
-def warn_of_loose_epsilon(parity: str | ParityNotion, epsilon: FloatArray, stacklevel: int) -> None:
+def warn_of_loose_epsilon(parity: str | ParityNotion, epsilon: FloatArray) -> None:
     """Warn where no difference of probabilities could be larger than epsilon, (n_groups,)."""
     notion = find_parity(parity)
     if not notion.in_outcome_units and notion.name in BUILT_IN and (epsilon >= 1.0).all():
         least = float(epsilon.min())
-        warnings.warn(
-            f"epsilon={least:g} asks for nothing: parity {notion.name!r} compares probabilities, which never "
-            f"differ by more than 1. To allow {least:g} percentage points is epsilon={least / 100:g}.",
-            NothingAskedWarning,
-            stacklevel=stacklevel + 1,
+        warn_user(
+            f"epsilon={least:g} constrains nothing: parity {notion.name!r} compares probabilities, which "
+            f"never differ by more than 1. For {least:g} percentage points, pass epsilon={least / 100:g}.",
+            InactiveConstraintWarning,
         )
 
 

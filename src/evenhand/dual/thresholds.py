@@ -28,7 +28,7 @@ class Thresholds(ParityNotion):
         In the units of the outcome. A prediction that equals one is not above it.
     quantiles : float or sequence of floats, default=()
         Levels in (0, 1) of the scores that the parity step starts from: `fit` finds the numbers
-        (`postprocessor_.step_.parity.cutoffs`), and they stay. As a metric, of the predictions of everybody.
+        (`parity_.cutoffs`), and they stay. As a metric, of the predictions of everybody.
         Without thresholds and quantiles it is the median.
     quantile_values : tuple of floats, default=None
         What `fit` found for the quantiles; not for you to set.
@@ -41,8 +41,8 @@ class Thresholds(ParityNotion):
     >>> labels = {"sensitive_features": data.sensitive_features}
     >>> model = ParityRegressor(parity=Thresholds([0.0, 0.4]), epsilon=0.05)
     >>> model = model.fit(data.data, data.target, **labels)
-    >>> model.certificate_.parity, model.certificate_.promise.expected.round(2).tolist()
-    ('thresholds', [0.05, 0.02])
+    >>> model.certificate_.parity, model.certificate_.out_of_sample.expected.round(2).tolist()
+    ('thresholds', [0.05, 0.0...])
     """
 
     thresholds: Sequence[float] = ()
@@ -80,7 +80,7 @@ class Thresholds(ParityNotion):
         if self.quantiles and self.quantile_values is None:
             raise ValueError(
                 f"{self!r} asks for quantiles, whose numbers are found by fit: take the notion of a fitted "
-                "model (postprocessor_.step_.parity), or name thresholds."
+                "model (parity_), or name thresholds."
             )
         return np.unique([*self.thresholds, *(self.quantile_values or ())])
 

@@ -9,6 +9,7 @@ import torch
 from evenhand._kernels import torch_moments
 from evenhand._kernels.torch_hashing import signed, siphash
 from evenhand._utils.tensor_rows import TensorRows
+from evenhand.data.draws import GRID, ROW_TAG, HashArray
 from evenhand.dual.imbalance import ImbalanceModel
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.torch_design import design_columns, require_reach
@@ -49,14 +50,19 @@ class TensorPolicy:
             out[rows] = atoms[below.clamp_(max=len(atoms) - 1)].to(out.dtype)
         return out
 
-    def uniforms(self, key: tuple[int, int], tag: int, cells: float) -> Any:
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.rows.n_rows
+
+    def uniforms(self, key: HashArray) -> Any:
         """The keyed hash of each row as a number in (0, 1): bit for bit that of arrays."""
-        grid, parts = self.policy.grid, []
+        grid, parts, words_of_key = self.policy.grid, [], (int(key[0]), int(key[1]))
         for _, scores, proba in self.rows.blocks():
             scaled = scores if scores.ndim == 2 else ((scores - grid.centre) / grid.half_width)[:, None]
-            words = torch.round(torch.cat([scaled, proba], dim=1) * cells).add_(0.0)  # no negative zero
-            block = torch.cat([torch.full_like(words[:, :1], tag).long(), words.view(torch.int64)], dim=1)
-            hashes = siphash(block.T.contiguous(), key)
+            words = torch.round(torch.cat([scaled, proba], dim=1) * GRID).add_(0.0)  # no negative zero
+            block = torch.cat([torch.full_like(words[:, :1], ROW_TAG).long(), words.view(torch.int64)], dim=1)
+            hashes = siphash(block.T.contiguous(), words_of_key)
             parts.append((((hashes >> 12) & signed((1 << 52) - 1)).double() + 0.5) * 2.0**-52)
         return torch.cat(parts)
 

@@ -1,57 +1,137 @@
-"""What the estimators share: learn the outcome and the group, score rows, post-process, predict."""
+"""Base class of the estimators: fit the models and the parity step, score rows, predict, update."""
 
-from copy import copy
-from dataclasses import replace
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
+from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.validation import _num_samples, validate_data
 
-from evenhand._utils.missing import without_mask
+from evenhand._kernels.blas import one_blas_thread
+from evenhand._utils.stored import Stored
 from evenhand._utils.typing import AnyArray, FloatArray
-from evenhand._utils.validation import Labels
-from evenhand.calibration import JOINT
-from evenhand.estimators.cells import Cells
-from evenhand.estimators.checking import require_same_order, require_within_reach, stand_in_rows
-from evenhand.estimators.draws import RandomState, choose_uniforms, uniforms_from_table
-from evenhand.estimators.fitted import FittedEstimator
-from evenhand.estimators.group_model import restore_models
-from evenhand.estimators.judging import confidence_level
-from evenhand.estimators.learner import Learner
-from evenhand.estimators.learning import (
-    Learned,
-    encode_attributes,
-    factor_codes,
-    known_columns,
-    unwrap_single,
+from evenhand._utils.validation import Labels, Rows
+from evenhand._utils.warn import warn_user
+from evenhand.data.groups import check_small_groups, encode_attributes, require_same_order, warn_of_numbers
+from evenhand.estimators.checks import (
+    check_calibration_data,
+    check_kind,
+    check_more_rows,
+    check_n_jobs,
+    check_sensitive_data,
+    require_within_reach,
+    stand_in_rows,
+    warn_of_group_in_features,
+    warn_of_shared_draws,
 )
-from evenhand.estimators.nuisances import Labelled, input_tags, require_table
+from evenhand.estimators.fit_models import ModelSettings, fit_models
+from evenhand.estimators.folds import fold_seed, require_groups
+from evenhand.estimators.models import (
+    as_table,
+    came_fitted,
+    default_classifier,
+    input_tags,
+    require_known_groups,
+    require_proba,
+    require_weighted,
+    weight_parameter,
+)
+from evenhand.estimators.parameters import ModelParameters, StepParameters
 from evenhand.estimators.postprocessor import FrontierRows, ParityPostprocessor
+from evenhand.estimators.predictor import ParityPredictor
 from evenhand.estimators.price import warn_of_price
-from evenhand.estimators.proving import provable_metric
-from evenhand.estimators.recalibration import Models
+from evenhand.estimators.recalibration import is_joint
+from evenhand.estimators.scorer import Scorer
+from evenhand.estimators.step_fit import Evidence, FittedStep, StepPlan, fit_step
+from evenhand.estimators.strata import CRITERIA, Strata, factor_codes, factor_values
+from evenhand.estimators.streaming import OnDrift, check_on_drift, take_rows
+from evenhand.estimators.training_data import (
+    OTHER_TABLE,
+    GroupSummary,
+    ReadSettings,
+    Table,
+    TrainingData,
+    read_labeled,
+    read_other_table,
+    read_unlabeled,
+)
+from evenhand.exceptions import ProxyWarning
+from evenhand.generalization.out_of_sample import is_for_new_data
+from evenhand.generalization.proved import provable_metric
 from evenhand.metrics.measure import ScoredRows
-from evenhand.metrics.membership import Membership
+from evenhand.metrics.membership import PROXY, Membership
 
 
-class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Base of the estimators; a subclass says how rows are scored and which post-processor serves it."""
+@dataclass(frozen=True, slots=True, eq=False)
+class FitTables:
+    """The checked tables of a call of `fit`."""
 
-    # Groups are for fit; an aware model asks for them elsewhere with set_predict_request, set_score_request.
+    training: TrainingData
+    unlabeled: Table | None  # rows of `X_unlabeled`
+    calibration: tuple[Any, Any, Any] | None  # X, groups and outcomes of `calibration_data`
+
+
+class ParityEstimator(
+    StepParameters,
+    ModelParameters,
+    ParityPredictor,
+    Stored,
+    MetaEstimatorMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+    ABC,
+):
+    """Base class of the estimators.
+
+    A subclass defines how outcomes are checked and how the parity step is set up. `scorer_` and `step_` are
+    the fitted state; `stream_` is the state of `partial_fit`.
+    """
+
+    scorer_: Scorer
+    group_summary_: GroupSummary
+
+    __metadata_request__partial_fit: ClassVar[dict[str, bool | str]] = {
+        "X_unlabeled": UNUSED,
+        "sensitive_features": False,
+    }
+
+    # Only fit requests the groups; for an aware model use set_predict_request and set_score_request.
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"sensitive_features": True}
     __metadata_request__predict: ClassVar[dict[str, bool]] = {"sensitive_features": False}
     __metadata_request__score: ClassVar[dict[str, bool]] = {"sensitive_features": False}
-    warm_start: bool  # a parameter, which `__init__` of the subclass stores
 
-    def _labels(self, atoms: FloatArray) -> AnyArray:
-        """Atoms as the user knows them."""
-        return atoms
+    @abstractmethod
+    def _base_estimator(self, X: Any = None) -> BaseEstimator:
+        """Return the unfitted model of the outcome; the default model depends on the columns of X."""
 
-    def _own_settings(self, classes: Labels | None) -> dict[str, Any]:
-        """What the post-processor gets beside the parameters that it shares with this model."""
-        return {}
+    @abstractmethod
+    def _check_target(self, y: Any) -> AnyArray:
+        """Check the outcomes and return them as an array of shape (n_rows,)."""
+
+    def _check_training_target(self, y: Any) -> AnyArray:
+        """Check the outcomes in `fit`, where a subclass can also warn about them."""
+        return self._check_target(y)
+
+    def _classes(self, target: AnyArray) -> Labels | None:
+        """Return the classes of a classification outcome, otherwise None."""
+        return None
+
+    def _outcomes(self, classes: Labels | None) -> Labels | None:
+        """Return the classes within which groups are compared; None: groups are compared among all rows."""
+        return None
+
+    def _fits_joint(self) -> bool:
+        """Whether class and group are learned together if groups are compared within classes."""
+        return False
+
+    @abstractmethod
+    def _recalibration_target(self, table: Table, classes: Labels | None) -> AnyArray | None:
+        """Return the target of the map that recalibrates the scores; None: no such map is fitted."""
+
+    @abstractmethod
+    def _step_settings(self, classes: Labels | None) -> dict[str, Any]:
+        """Return parameters of `ParityPostprocessor` that this estimator does not have itself."""
 
     def fit(
         self,
@@ -62,168 +142,257 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
         X_unlabeled: Any = None,
         sensitive_features_unlabeled: Any = None,
         sample_weight: Any = None,
-        X_calibration: Any = None,
-        y_calibration: Any = None,
-        sensitive_features_calibration: Any = None,
         sensitive_data: Any = None,
+        calibration_data: Any = None,
     ) -> Self:
-        """Learn the outcome and the group, then the parity step on rows that neither has seen.
+        """Fit the models of the outcome and of the group, then the parity step on their cross-fitted outputs.
 
-        A fit that fails leaves the model as it was before.
+        If a fit fails, the model keeps its previous state.
 
         Parameters
         ----------
         X : array, data frame or sparse matrix of shape (n_rows, n_features)
-            Whatever the two models take.
+            Features for both models, in any format that they accept.
         y : array of shape (n_rows,)
+            Outcome of each row.
         sensitive_features : array or data frame of shape (n_rows,) or (n_rows, n_columns)
-            Group of each row; of several columns, every combination that is there is a group. A row without
-            one (None, NaN) teaches the outcome, and serves the parity step like a row of `X_unlabeled`. Two
-            or more columns of floats that sum to one are probabilities of groups, and the columns' names
-            the groups: each row then counts in all of them, with a `ProxyWarning` (docs/how-to/groups.md).
-        X_unlabeled : like X, default=None
-            Rows for the parity step: no outcome and no group is needed. Without it the rows of X serve,
+            Group of each row. With several columns each combination of values is a group, unless
+            `attributes="separate"`. A row whose group is missing (None or NaN) is used for the model of the
+            outcome and as an unlabeled row for the parity step. Two or more columns of floats that sum to one
+            are group probabilities, and their names are the groups: each row then counts in every group by
+            its probability, and a `ProxyWarning` is issued (docs/how-to/groups.md).
+        X_unlabeled : array, data frame or sparse matrix of shape (n_unlabeled, n_features), default=None
+            Rows for the parity step, without outcomes or groups. None: the parity step uses the rows of X,
             each scored by models that were fitted on the other folds (`cv`).
-        sensitive_features_unlabeled : array or data frame, default=None
-            Groups of the rows of `X_unlabeled`, where they are known. They serve to measure how well
-            calibrated the group probabilities are, and nothing else, unless `aware=True`.
+        sensitive_features_unlabeled : array or data frame of shape (n_unlabeled,), default=None
+            Groups of the rows of `X_unlabeled`, if they are known. They are only used to measure the
+            calibration of the group probabilities, except with `aware=True`, which requires them.
         sample_weight : array of shape (n_rows,), default=None
-            Weights of the rows of X, for both models and, without `X_unlabeled`, for the parity step.
-        X_calibration : like X, default=None
-            Rows set aside to prove the promise to new people, where `confidence` is a number: nothing but
-            the tolerance of the parity step is chosen on them. Without them it rests on cross-fitting.
-        y_calibration : array, default=None
-            Their outcomes, which only parity within outcomes looks at.
-        sensitive_features_calibration : array or data frame, default=None
-            Their groups.
-        sensitive_data : pair (X_other, groups), default=None
-            Instead of `sensitive_features`: features and groups of other people, whose outcome need not be
-            known. The group is learned from them, the step is judged on them, and the rows of X serve it
-            like those of `X_unlabeled`.
-        """
-        self._check_calibration_rows(X_calibration, sensitive_features_calibration)
-        learned = self._learn(
-            X,
-            y,
-            sensitive_features,
-            X_unlabeled,
-            sensitive_features_unlabeled,
-            sample_weight,
-            sensitive_data,
-            set_aside=(X_calibration, sensitive_features_calibration),
-        )
-        set_aside = None
-        if X_calibration is not None:
-            set_aside = self._set_aside(learned, X_calibration, y_calibration, sensitive_features_calibration)
-        postprocessor = self._postprocessor(learned.cells)
-        postprocessor._fit_rows(
-            learned.rows, folds=learned.folds, calibration=set_aside, remedies=self._remedies()
-        )
-        validate_data(self, X, skip_check_array=True)  # notes the features' names and number
-        self._install(learned, postprocessor)
-        self._warn_of_price(stacklevel=2)
-        return self
-
-    def _warn_of_price(self, stacklevel: int) -> None:
-        """Warn where parity came at a price that nobody may have meant to pay."""
-        step = self.postprocessor_
-        classes = step.policy_.cost.n_classes is not None
-        warn_of_price(step.price_, step.atoms_, classes=classes, stacklevel=stacklevel + 1)
-
-    def predict(
-        self, X: Any, *, sensitive_features: Any = None, random_state: RandomState = None, ids: Any = None
-    ) -> AnyArray:
-        """One outcome for each row, drawn from its policy: parity is kept, up to the noise of drawing.
-
-        By default the draw is a keyed hash of the row's features: the same person gets the same answer in
-        any batch, order, process or machine, and so do two people with the same features, who then share
-        their luck. Where features repeat, pass `ids`: everybody has a draw of their own, and keeps it.
-
-        Parameters
-        ----------
-        X : array, data frame or sparse matrix of shape (n_rows, n_features)
-        sensitive_features : array of shape (n_rows,), default=None
-            Only for `aware` models, which need it.
-        random_state : int, Generator, RandomState or None, default=None
-            Anything but None asks for fresh draws instead.
-        ids : array of shape (n_rows,), default=None
-            Who each row is: the draw is then a hash of the id alone, and also survives new models.
-        """
-        (X,) = indexable(without_mask(X))
-        scores, group_proba = self.predict_scores(X, sensitive_features=sensitive_features)
-        key = self.postprocessor_.draw_key_
-        uniforms = choose_uniforms(len(scores), key, random_state, ids, lambda: uniforms_from_table(X, key))
-        return self._labels(self.postprocessor_.policy_.draw(scores, group_proba, uniforms))
-
-    @property
-    def atoms_(self) -> FloatArray:
-        """What the parity step can predict, in increasing order, (n_atoms,)."""
-        return self.postprocessor_.atoms_
-
-    def predict_pmf(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """Probability of each of `atoms_` for each row, (n_rows, n_atoms): parity is kept.
-
-        Parameters
-        ----------
-        X : array, data frame or sparse matrix of shape (n_rows, n_features)
-        sensitive_features : array of shape (n_rows,), default=None
-            Only for `aware` models, which need it.
-        """
-        scores, group_proba = self.predict_scores(X, sensitive_features=sensitive_features)
-        return self.postprocessor_.policy_.pmf(scores, group_proba)
-
-    def predict_scores(self, X: Any, *, sensitive_features: Any = None) -> tuple[FloatArray, FloatArray]:
-        """Scores and group probabilities of rows: all that the parity step sees of them.
-
-        `predict_pmf` is `postprocessor_.predict_pmf` of the two, and a `ParityPostprocessor` of your own can
-        be fitted to them.
-
-        Parameters
-        ----------
-        X : array, data frame or sparse matrix of shape (n_rows, n_features)
-        sensitive_features : array of shape (n_rows,), default=None
-            Only for `aware` models, which need it.
+            Nonnegative weights of the rows of X for both models and, without `X_unlabeled`, for the parity
+            step. Whole numbers count copies of a row; other weights are scaled to mean 1, so that only their
+            ratios matter. Rows of weight zero are left out. None: all rows have the same weight.
+        sensitive_data : tuple (X_other, groups), default=None
+            Features and groups of other people, whose outcomes can be unknown. Pass it instead of
+            `sensitive_features`. The model of the group is fitted on these rows, and the distance on new data
+            is estimated on them. The parity step uses the rows of X as unlabeled rows.
+        calibration_data : tuple (X, groups) or (X, groups, y), default=None
+            Held-out rows that turn the estimate for a numeric `confidence` into a guarantee. They are used
+            only to choose the tolerance of the parity step. Parity within outcomes requires their outcomes,
+            y. None: the tolerance is estimated by cross-validation.
 
         Returns
         -------
-        scores : array of shape (n_rows,), or class probabilities of shape (n_rows, n_classes)
-        group_proba : array of shape (n_rows, n_groups)
-            In the order of `groups_`.
-
-        Examples
-        --------
-        >>> from evenhand import ParityRegressor
-        >>> from evenhand.datasets import make_population
-        >>> data = make_population(500, n_groups=2, random_state=0)
-        >>> model = ParityRegressor().fit(data.data, data.target, sensitive_features=data.sensitive_features)
-        >>> scores, group_proba = model.predict_scores(data.data)
-        >>> scores.shape, group_proba.shape
-        ((500,), (500, 2))
+        self : estimator
+            The fitted model.
         """
-        check_is_fitted(self, "postprocessor_")
-        (X,) = indexable(without_mask(X))
-        require_table(X)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        cells, known = self.cells_, None
-        if self.aware:
-            if sensitive_features is None:
-                raise ValueError("This model is aware: pass the group of each row as sensitive_features.")
-            require_same_order(X, sensitive_features, "sensitive_features")
-            known = encode_attributes(sensitive_features, _num_samples(X), cells, "sensitive_features")
-        elif sensitive_features is not None:
-            raise ValueError(
-                "sensitive_features is not used to predict: this model does without the group. "
-                "Leave it out, or fit with aware=True where the law allows its use."
+        with one_blas_thread():
+            training = self._read(X, y, sensitive_features, sample_weight, sensitive_data)
+            plan = self._plan(training.strata)
+            tables = self._check(
+                training, plan, X, (X_unlabeled, sensitive_features_unlabeled), calibration_data
             )
-        groups = restore_models(cells, self.sensitive_estimator_, self.calibrator_)
-        models = Models(self.estimator_, self.outcome_calibrator_, groups)
-        rows = self._raw_rows(models, X, cells, known).scored(models, cells)
-        return rows.scores, rows.group_proba
+            scorer, rows, evidence = self._learn(tables)
+            proof = self._score_calibration_rows(scorer, tables.calibration)
+            step = fit_step(plan, rows, replace(evidence, calibration=proof), start=self._start())
+        validate_data(self, X, skip_check_array=True)  # notes the features' names and number
+        self.__dict__.pop("stream_", None)
+        self.__dict__.update(scorer_=scorer, step_=step, group_summary_=training.summary())
+        self._warn_of_price()
+        return self
+
+    def _read(
+        self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any, sensitive_data: Any
+    ) -> TrainingData:
+        """Read the labeled rows, the rows with a group and the strata, without rows of weight zero."""
+        check_small_groups(self.small_groups)
+        seed = fold_seed(self.random_state)
+        settings = ReadSettings(self.cv, self.attributes, self.min_group_size, self.small_groups, seed)
+        X = as_table(X)
+        if sensitive_data is not None:
+            within = getattr(self, "criterion", CRITERIA[0]) != CRITERIA[0]
+            sensitive_data = check_sensitive_data(
+                sensitive_data, X, sensitive_features, aware=self.aware, within=within
+            )
+            sensitive_features = OTHER_TABLE
+        target = self._check_training_target(y)
+        if sensitive_data is None:
+            require_same_order(X, sensitive_features, "sensitive_features")
+        labeled, classes, names = read_labeled(
+            X, target, sensitive_features, sample_weight, settings, self._classes
+        )
+        if sensitive_data is None:
+            grouped = labeled.of_known_groups()
+        else:
+            X_other, groups_other = sensitive_data
+            grouped, names = read_other_table(X_other, groups_other, settings)
+        if grouped.soft:
+            require_weighted(self._group_classifier(grouped.X))
+            warn_user(PROXY, ProxyWarning)
+        return TrainingData(labeled, grouped, self._strata(labeled, grouped, classes, names))
+
+    def _strata(self, labeled: Table, grouped: Table, classes: Labels | None, names: Labels) -> Strata:
+        """Return the strata for the parameters and these rows."""
+        outcomes = self._outcomes(classes)
+        strata = Strata(
+            names=names,
+            groups=tuple(groups.labels for groups in grouped.attributes),
+            separate=self.attributes == "separate",
+            classes=classes,
+            outcomes=outcomes,
+            factors=factor_values(labeled.X, self.conditional_on),
+            joint=outcomes is not None and self._fits_joint(),
+        )
+        factors = factor_codes(grouped.X, self.conditional_on, strata)
+        strata.require_rows(grouped.attributes, grouped.y, factors, self.min_group_size)
+        return strata
+
+    def _plan(self, strata: Strata) -> StepPlan:
+        """Check the parameters of the parity step for its groups."""
+        plan = StepPlan.of(
+            self._step_parameters(strata.classes), strata.labels(), strata.codes(), knows_groups=True
+        )
+        return replace(plan, remedies=self._remedies())
+
+    def _step_parameters(self, classes: Labels | None) -> ParityPostprocessor:
+        """Return an unfitted post-processor with the parameters of this model."""
+        shared = ParityPostprocessor().get_params()
+        settings = {name: value for name, value in self.get_params(deep=False).items() if name in shared}
+        return ParityPostprocessor(**(settings | self._step_settings(classes)))
+
+    def _start(self) -> FittedStep | None:
+        """Return the last fitted step if `warm_start` is set."""
+        return getattr(self, "step_", None) if self.warm_start else None
+
+    def _check(
+        self, data: TrainingData, plan: StepPlan, X: Any, unlabeled: tuple[Any, Any], calibration_data: Any
+    ) -> FitTables:
+        """Refuse what no fit can use before any model is fitted."""
+        is_joint(self.calibration, for_new_data=plan.for_new_data)  # refuses unknown names
+        self._check_models(data)
+        calibration = check_calibration_data(calibration_data)
+        if calibration is not None:
+            if plan.level is None:
+                raise ValueError(
+                    "calibration_data proves a tolerance with a stated confidence: pass one, such as "
+                    "confidence=0.9."
+                )
+            provable_metric(self.parity)
+        plan.try_on(stand_in_rows(data.target, data.strata))
+        require_within_reach(data.target, data.strata)
+        check_more_rows(X, unlabeled[0], "X_unlabeled", unlabeled[1], data.strata)
+        if calibration is not None:
+            check_more_rows(X, calibration[0], "calibration_data", calibration[1], data.strata)
+        return FitTables(data, read_unlabeled(*unlabeled, data.strata, aware=self.aware), calibration)
+
+    def _check_models(self, data: TrainingData) -> None:
+        """Check that the models can be fitted on these rows, and warn if a feature is the group."""
+        check_n_jobs(self.n_jobs)
+        grouped = data.grouped
+        models = {"estimator": self._base_estimator(data.labeled.X)}
+        if not self.aware or data.strata.joint:
+            models["sensitive_estimator"] = classifier = self._group_classifier(grouped.X)
+            for groups in data.targets():
+                require_groups(groups, grouped.folds())
+                if came_fitted(classifier):
+                    require_known_groups(classifier, groups.labels)
+        if data.labeled.weights is not None:
+            for name, model in models.items():
+                weight_parameter(model, name)
+        if not self.aware and not grouped.soft:
+            warn_of_group_in_features(grouped.X, grouped.attributes)
+        warn_of_shared_draws(data.labeled.X)
+        warn_of_numbers(grouped.attributes)
+
+    def _learn(self, tables: FitTables) -> tuple[Scorer, Rows, Evidence]:
+        """The models, fitted and recalibrated, the rows of the parity step, and how to evaluate it."""
+        data = tables.training
+        settings = ModelSettings(
+            outcome=self._base_estimator(data.labeled.X),
+            group=None if self.aware and not data.strata.joint else self._group_classifier(data.grouped.X),
+            joint=self.recalibrates,
+            for_new_data=is_for_new_data(self.confidence, knows_groups=True),
+            conditional_on=self.conditional_on,
+            aware=bool(self.aware),
+            n_jobs=self.n_jobs,
+            seed=fold_seed(self.random_state),
+        )
+        target = self._recalibration_target(data.labeled, data.strata.classes)
+        return fit_models(data, tables.unlabeled, target, settings)
+
+    def _group_classifier(self, X: Any = None) -> BaseEstimator:
+        if self.sensitive_estimator is None:
+            return default_classifier(X)
+        check_kind(self.sensitive_estimator, "sensitive_estimator", "classifier", "Groups are classes.")
+        require_proba(self.sensitive_estimator)
+        return self.sensitive_estimator
+
+    def _warn_of_price(self) -> None:
+        """Warn if the parity step removes most of the accuracy."""
+        warn_of_price(self.price_, self.step_.step)
+
+    def partial_fit(
+        self,
+        X_unlabeled: Any,
+        y: Any = None,
+        *,
+        sensitive_features: Any = None,
+        half_life: float | None = None,
+        on_drift: OnDrift | None = None,
+    ) -> Self:
+        """Update the parity step with more unlabeled rows; each row is used once and not stored.
+
+        Call `fit` first; its rows count as the first rows of the stream. The models of the outcome and of the
+        group do not change. If a call raises an error, the model keeps its previous state, unless the error
+        comes from `on_drift`, which is called after the update. The result does not depend on how the rows
+        are split into calls: the scores of most models differ in the last bits with the size of the batch,
+        so they are rounded to 2^-24 of half the width of the grid, and probabilities to 2^-24.
+
+        Parameters
+        ----------
+        X_unlabeled : array, data frame or sparse matrix of shape (n_rows, n_features)
+            Features of the new rows, in the format that was passed to `fit`.
+        y : None
+            Ignored; present for consistency with scikit-learn.
+        sensitive_features : array or data frame of shape (n_rows,), default=None
+            Group of each row. Required with `aware=True`, and not accepted otherwise.
+        half_life : float, default=None
+            Number of rows after which the weight of a row is halved, at least one block (2,048). None: all
+            rows keep their weight.
+        on_drift : callable, default=None
+            Function that is called with a `Drift` if the violation or the share of a group has changed. None:
+            a `DriftWarning` is issued instead.
+
+        Returns
+        -------
+        self : estimator
+            The updated model.
+        """
+        check_on_drift(on_drift)
+        scores, group_proba = self.predict_scores(X_unlabeled, sensitive_features=sensitive_features)
+        strata = self.scorer_.strata
+        rows = Rows(scores, group_proba, strata.labels(), None, strata.codes())
+        plan, stream = self._plan(strata), getattr(self, "stream_", None)
+        step, stream, alarms = take_rows(plan, self.step_, stream, rows, half_life, on_drift)
+        self.__dict__.update(step_=step, stream_=stream)
+        for alarm in alarms:
+            on_drift(alarm)  # type: ignore[misc]
+        return self
+
+    @property
+    def postprocessor_(self) -> ParityPostprocessor:
+        """The parity step alone, for the output of `predict_scores`, as a separate model."""
+        postprocessor = self._step_parameters(self.scorer_.strata.classes)
+        postprocessor.step_ = self.step_
+        return postprocessor
+
+    @property
+    def recalibrates(self) -> bool:
+        """Whether the parameters ask for joint recalibration."""
+        return is_joint(self.calibration, for_new_data=is_for_new_data(self.confidence, knows_groups=True))
 
     def _remedies(self) -> tuple[str, ...]:
-        """What would make new people's distance smaller, beside more rows."""
-        mended = self._chosen_calibration() == JOINT
-        joint = () if mended else ('calibration="joint"',)
+        """What would make the distance on new data smaller, besides more rows."""
+        joint = () if self.recalibrates else ('calibration="joint"',)
         if self.aware:
             return joint
         return (
@@ -232,102 +401,82 @@ class ParityEstimator(FittedEstimator, Learner, MetaEstimatorMixin, BaseEstimato
             "aware=True, where the law allows it",
         )
 
-    def _check_calibration_rows(self, X: Any, sensitive_features: Any) -> None:
-        """Refuse rows to prove with where nothing is to be proved, or where their groups are missing."""
-        if X is None:
-            return
-        if confidence_level(self.confidence) is None:
-            raise ValueError(
-                "X_calibration proves a promise with a stated confidence: pass one, such as confidence=0.9."
-            )
-        if sensitive_features is None:
-            raise ValueError("X_calibration needs the groups of its rows: sensitive_features_calibration.")
-        provable_metric(self.parity)
+    def _estimate_text(self) -> str:
+        text, summary = super()._estimate_text(), vars(self).get("group_summary_")
+        return text if summary is None else f"{text} {summary.sentence}".rstrip()
 
-    def _set_aside(self, learned: Learned, X: Any, y: Any, sensitive_features: Any) -> ScoredRows:
-        """Rows to prove with, as the models score them."""
-        (X,) = indexable(without_mask(X))
-        require_table(X)
-        cells, name = learned.cells, "sensitive_features_calibration"
-        groups = encode_attributes(sensitive_features, _num_samples(X), cells, name, partial=True)
-        if not (known := groups[0].known).all():
-            X, groups = _safe_indexing(X, np.flatnonzero(known)), [each.at(known) for each in groups]
-            y = None if y is None else self._check_target(y)[known]
-        raw = self._raw_rows(learned.models, X, cells, groups)
-        rows = raw.scored(learned.models, cells)
-        columns = known_columns(cells, groups, None if y is None else self._check_target(y), raw.factors)
-        members = Membership.of_cells(cells.labels(), columns, cells.strata())
-        if absent := [label for label in cells.labels() if label not in members.labels]:
+    def _score_calibration_rows(
+        self, scorer: Scorer, given: tuple[Any, Any, Any] | None
+    ) -> ScoredRows | None:
+        """Score the rows of `calibration_data`."""
+        if given is None:
+            return None
+        X, groups, y = given
+        strata, X = scorer.strata, as_table(X)
+        attributes = encode_attributes(groups, _num_samples(X), strata, "calibration_data", partial=True)
+        target = None if y is None else self._check_target(y)
+        table = Table.of("calibration_data", X, y=target, attributes=attributes).of_known_groups()
+        rows = scorer.score(table.X, table.attributes)
+        factors = factor_codes(table.X, self.conditional_on, strata)
+        columns = strata.known_columns(table.attributes, table.y, factors)
+        members = Membership.of_cells(strata.labels(), columns, strata.codes())
+        if absent := [label for label in strata.labels() if label not in members.labels]:
             raise ValueError(
-                f"The rows of X_calibration have nobody of {', '.join(map(repr, absent))}: nothing can be "
-                "proved of groups that are not there."
+                f"calibration_data has no rows of {', '.join(map(repr, absent))}: nothing can be proved for "
+                "groups without rows. Pass rows of every group."
             )
         return ScoredRows(rows.scores, rows.group_proba, members)
 
-    def _check_step(self, data: Labelled, cells: Cells, X_unlabeled: Any) -> None:
-        """Refuse parameters of the parity step, and warn of those that ask for nothing."""
-        n_rows = len(data.y) if X_unlabeled is None else _num_samples(X_unlabeled)
-        step = self._postprocessor(cells)
-        step._check_settings(stand_in_rows(data, cells.labels(), cells.strata()), n_rows, stacklevel=4)
-        require_within_reach(data)
-
-    def _postprocessor(self, cells: Cells) -> ParityPostprocessor:
-        """The post-processor with this model's parameters, unfitted but for a warm start."""
-        shared = ParityPostprocessor().get_params()
-        settings = {name: value for name, value in self.get_params(deep=False).items() if name in shared}
-        settings |= self._own_settings(cells.classes)
-        last = getattr(self, "postprocessor_", None)
-        if self.warm_start and last is not None:
-            warm: ParityPostprocessor = copy(last).set_params(**settings)
-            return warm
-        return ParityPostprocessor(**settings)
-
-    def _install(self, learned: Learned, postprocessor: ParityPostprocessor) -> Self:
-        """Become a fitted model, all at once."""
-        models = learned.models
-        self.__dict__.update(
-            estimator_=models.outcome,
-            sensitive_estimator_=unwrap_single([model.classifier for model in models.groups]),
-            calibrator_=unwrap_single([model.calibrator for model in models.groups]),
-            outcome_calibrator_=models.outcome_calibrator,
-            cells_=learned.cells,
-            postprocessor_=postprocessor,
-            certificate_=replace(postprocessor.certificate_, calibration=learned.diagnosis),
-            n_iter_=max(1, postprocessor.result_.n_iter),
-            groups_=postprocessor.groups_,
-            group_knowledge_=learned.knowledge,
-        )
-        if learned.classes is not None:
-            self.__dict__["classes_"] = learned.classes
-        return self
-
     def _frontier_rows(self, X: Any, y: Any, **fit_params: Any) -> FrontierRows:
-        """The rows of the parity step, learned once for many tolerances."""
-        learned = self._learn(X, y, **{"sensitive_features": None, **fit_params})
-        calibration = self._chosen_calibration()
+        """Fit the models once and return the rows of the parity step, for several tolerances."""
+        given = {"sensitive_features": None, "sample_weight": None, "sensitive_data": None, **fit_params}
+        unlabeled = given.pop("X_unlabeled", None), given.pop("sensitive_features_unlabeled", None)
+        with one_blas_thread():
+            data = self._read(X, y, **given)
+            plan = self._plan(data.strata)
+            scorer, rows, evidence = self._learn(self._check(data, plan, X, unlabeled, None))
+        calibration = "joint" if self.recalibrates else None
 
-        def assemble(postprocessor: ParityPostprocessor) -> ParityEstimator:
-            # a point of the frontier has its epsilon on the rows of the fit
-            settings = {"epsilon": postprocessor.epsilon, "confidence": None, "calibration": calibration}
+        def assemble(step: FittedStep, epsilon: Any) -> ParityEstimator:
+            # for a point of the frontier, epsilon applies to the rows of the fit
+            settings = {"epsilon": epsilon, "confidence": None, "calibration": calibration}
             model: ParityEstimator = clone(self).set_params(**settings)
             validate_data(model, X, skip_check_array=True)
-            return model._install(learned, postprocessor)
+            certificate = replace(step.certificate, calibration=evidence.diagnosis)  # type: ignore[type-var]
+            state = replace(step, certificate=certificate)
+            model.__dict__.update(scorer_=scorer, step_=state, group_summary_=data.summary())
+            return model
 
-        postprocessor = self._postprocessor(learned.cells).set_params(confidence=None)
-        return FrontierRows(postprocessor, learned.rows, None, assemble)
+        return FrontierRows(plan, rows, self.epsilon, assemble)
 
     def _known_columns(self, X: Any, y: Any, sensitive_features: Any) -> FloatArray:
-        """Which groups of which strata rows are in, zeros and ones, (n_rows, n_groups)."""
-        groups = encode_attributes(sensitive_features, _num_samples(X), self.cells_, "sensitive_features")
+        """Return zeros and ones of shape (n_rows, n_groups): the groups of each row, by stratum."""
+        strata = self.scorer_.strata
+        groups = encode_attributes(sensitive_features, _num_samples(X), strata, "sensitive_features")
         target = None if y is None else self._check_target(y)
-        return known_columns(self.cells_, groups, target, factor_codes(X, self.conditional_on, self.cells_))
+        return strata.known_columns(groups, target, factor_codes(X, self.conditional_on, strata))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         given = (self.estimator, self._base_estimator()), (self.sensitive_estimator, self._group_classifier())
         taken = [(model is None, input_tags(chosen)) for model, chosen in given]
-        for name in ("sparse", "allow_nan", "string", "categorical"):  # default models fit themselves to X
+        for name in ("sparse", "allow_nan", "string", "categorical"):  # default models adapt to X
             takes = (getattr(found, name) or (own and name in ("sparse", "string")) for own, found in taken)
             setattr(tags.input_tags, name, all(takes))
         tags.target_tags.required = True
         return tags
+
+    def faults(self) -> Iterator[str]:
+        """Check that the scorer and the step have the same groups."""
+        yield from self._step_faults()
+        scorer, step = vars(self).get("scorer_"), vars(self).get("step_")
+        if scorer is None and step is None:
+            return
+        if not isinstance(scorer, Scorer) or step is None:
+            yield "it has no scorer_ or no step_"
+        elif scorer.strata.labels() != step.groups:
+            yield "its scorer_ has other groups than its step_"
+        elif step.step.cost.n_classes != (scorer.strata.classes and len(scorer.strata.classes)):
+            yield "its step_ does not have the classes of its scorer_"
+        if not isinstance(self.group_summary_, GroupSummary):
+            yield "its group_summary_ is not a GroupSummary"

@@ -1,8 +1,8 @@
-"""A classifier whose decisions are as likely in every group."""
+"""`ParityClassifier`: a classifier whose decisions are equally likely in every group."""
 
-import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -12,103 +12,201 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_
 from evenhand._utils.missing import without_mask
 from evenhand._utils.text import is_wide_text
 from evenhand._utils.typing import AnyArray, FloatArray
-from evenhand._utils.validation import Labels, check_scores
+from evenhand._utils.validation import Labels
+from evenhand._utils.warn import warn_user
 from evenhand.dual.costs import check_cost_matrix
 from evenhand.dual.floors import RateFloor, check_least
 from evenhand.dual.parity import ParityNotion
 from evenhand.estimators.base import ParityEstimator
-from evenhand.estimators.cells import JOINTS, choose_outcomes
-from evenhand.estimators.checking import check_kind
-from evenhand.estimators.draws import RandomState
-from evenhand.estimators.nuisances import (
+from evenhand.estimators.checks import check_kind
+from evenhand.estimators.models import (
     came_fitted,
-    class_probabilities,
+    class_codes,
     default_classifier,
     require_proba,
 )
 from evenhand.estimators.price import level_text, warn_of_levelling
+from evenhand.estimators.strata import JOINTS, choose_outcomes
 from evenhand.estimators.streaming import OnDrift
+from evenhand.estimators.training_data import Table
 from evenhand.exceptions import IndependenceWarning
 from evenhand.metrics import accuracy
 
 
+@dataclass(eq=False, repr=False)
 class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
-    """Wrap any classifier so that its decisions are as likely in every group, up to epsilon.
+    """Wrap a classifier so that each decision is equally likely in every group, up to `epsilon`.
 
-    `fit` learns the class, `P(Y | X)`, and the group, `P(S | X)`, then solves for the randomised decision of
-    the smallest expected cost that keeps the chance of every class in each group within epsilon of that in
-    all rows, or in all rows of the same class: the extension that the paper names in its remark on general
-    risks and on classes. The group is needed at `fit` only: `predict` never asks for it.
+    `fit` learns a model of the class and a model of the group, then solves for the randomized decisions with
+    the smallest expected cost. The probability of each class in each group is within epsilon of its
+    probability among all rows, or among the rows with the same true class (`criterion`). This is the
+    extension that the paper names in its remarks on general risks and on classification. The group is needed
+    in `fit` only: `predict` does not use it.
 
     Parameters
     ----------
     estimator : classifier with predict_proba, default=None
-        Learns the class. None: logistic regression on imputed and scaled features; columns of text become
-        columns of zeros and ones, as in `table_pipeline`, and X may be sparse.
-        A model that is already fitted comes as `sklearn.frozen.FrozenEstimator(model)`.
+        Model of the class: any scikit-learn-compatible classifier or pipeline. None: logistic regression on
+        imputed and scaled features, with text columns one-hot encoded as in `table_pipeline`; X can be
+        sparse. To use a model that is already fitted, pass `sklearn.frozen.FrozenEstimator(model)`.
     sensitive_estimator : classifier with predict_proba, default=None
-        Learns the group, or class and group together (`joint`). None: logistic regression as well.
+        Model of the group, or of class and group together (see `joint`). None: logistic regression on imputed
+        and scaled features.
+    cv : int, splitter, iterable of splits or None, default=None
+        Folds for cross-fitting: each labeled row is scored by models that were not fitted on it. None: five
+        folds, stratified by class and group, or fewer if a group has fewer than five rows.
+    calibration : {"auto", "joint", None}, default="auto"
+        Whether to recalibrate the probabilities of both models on held-out rows. "joint" fits multinomial
+        logistic regressions that predict the class and the group from polynomials of both models' outputs.
+        Each is kept only if it reduces the loss on held-out rows, or if there are at least 10,000 rows per
+        coefficient. "auto" is "joint" if epsilon is for new data, and None with `confidence=None`. None uses
+        the probabilities as they are.
+    aware : bool, default=False
+        Whether the parity step uses the group itself at prediction time. If True, `predict` requires
+        `sensitive_features`. Check that the law allows this use.
+    attributes : {"combined", "separate"}, default="combined"
+        How to treat several columns of `sensitive_features`. "combined": each combination of values is one
+        group. "separate": each column is an attribute, and parity holds for each attribute separately;
+        `epsilon` can then be a dict by column name.
+    conditional_on : name or number of a column of X, or a list of them, default=None
+        A legitimate factor with few values. Groups are compared only among rows with the same value. None:
+        groups are compared among all rows.
+    min_group_size : int, default=10
+        Minimum number of labeled rows of a group, within each stratum.
+    small_groups : {"error", "merge"}, default="error"
+        What to do with groups smaller than `min_group_size`: raise an error, or merge them into one group
+        called "other".
+    n_jobs : int or None, default=None
+        Number of folds fitted in parallel. None is 1; -1 uses all processors.
     criterion : {"demographic_parity", "equalized_odds", "equal_opportunity"}, default="demographic_parity"
-        Groups are compared among all rows, among the rows of each true class, or among those of the classes
-        in `pos_label` alone.
+        Among which rows groups are compared. "demographic_parity": all rows. "equalized_odds": the rows of
+        each true class. "equal_opportunity": the rows whose true class is in `pos_label`.
     pos_label : label or list of labels, default=None
-        The class that counts as selected, for "equal_opportunity" and `min_rate`. None: the second of two.
+        The class or classes that count as selected, for "equal_opportunity" and `min_rate`. None: the second
+        of two classes.
     joint : {"auto", "classifier", "product"}, default="auto"
-        Where `P(S, Y | X)` comes from, which the last two criteria need: a clone of `sensitive_estimator`
-        fitted to both together, or the product `P(S | X) P(Y | X)`, which takes class and group for
-        independent given X and says so in a warning. "auto" takes the product only where
-        `sensitive_estimator` came fitted.
+        How to estimate `P(S, Y | X)`, which "equalized_odds" and "equal_opportunity" need. "classifier": fit
+        a clone of `sensitive_estimator` to pairs of class and group. "product": multiply `P(S | X)` and
+        `P(Y | X)`, which assumes that group and class are independent given X (an `IndependenceWarning` is
+        issued). "auto" is "product" if `sensitive_estimator` is already fitted, otherwise "classifier".
     parity : {"pmf", "cdf", "tv", "mean", "w1"} or ParityNotion, default="pmf"
-        "pmf" bounds the difference of the chance of each class, "tv" that of any set of classes; "cdf" that
-        of "this class or a lower one", for classes in an order. "mean" and "w1" take classes for 0, 1, ...
-    epsilon : float, array of shape (n_groups,) or dict by group, default=0.05
-        As in `ParityPostprocessor`. Within strata groups are called `(stratum, group)`, and a dict may also
-        go by stratum: by class for "equalized_odds", by column for `attributes="separate"`, by either where
-        both are asked for.
+        The distance between the decisions of a group and those of all rows that `epsilon` bounds: "pmf" is
+        the largest difference in the probability of a class; "tv" that of any set of classes; "cdf" that of
+        "this class or a lower one", for ordered classes. "mean" and "w1" treat the classes as the numbers 0,
+        1, ...
     cost_matrix : array of shape (n_classes, n_classes), default=None
-        Cost of deciding for column l where row k is true. None: one for every error.
+        Entry (k, l) is the cost of deciding for class l if the true class is k. None: each error costs 1.
     min_rate : float, "before", "each" or None, default=None
-        Keeps parity from being reached by selecting fewer: the share of decisions for `pos_label` is at least
-        this, at least what it is without parity ("before"), or in no group less than without ("each"), on
-        the rows of the parity step and by their probabilities. It costs errors; a `LevellingWarning` says
-        where it may be wanted.
-    beta, solver, tol, max_iter
-        As in `ParityPostprocessor`.
-    cv, aware, attributes, conditional_on, min_group_size, small_groups, n_jobs, warm_start
-        As in `ParityRegressor`.
-    calibration : {"auto", None, "sigmoid", "isotonic", "temperature", "joint"}, default="auto"
-        Of the model of the group; "joint" mends the class probabilities as well. "auto" is "joint" where
-        epsilon is for new people, and None with `confidence=None`.
+        Minimum selection rate, so that parity is not reached by selecting fewer people. A float is the
+        minimum share of decisions for `pos_label`; "before" is the overall selection rate without parity;
+        "each" requires at least the rate without parity in every group. It holds on the rows of the parity
+        step, by their estimated probabilities, and increases the number of errors. A `LevellingDownWarning`
+        is issued if many fewer people are selected than before.
+    epsilon : float, array of shape (n_groups,) or dict, default=0.05
+        Tolerance on the distance between each group and all rows. One float applies to all groups; a dict
+        maps group labels to values. If groups are compared within strata, labels are pairs
+        `(stratum, group)`, and a dict can also map strata to values: classes for "equalized_odds", columns
+        for `attributes="separate"`, either of them if both apply.
+    beta : "auto", "paper" or float, default="auto"
+        Inverse temperature: a high value restricts random decisions to rows that are close to a tie.
+        "auto" and "paper" are `sqrt(n_rows) log2(sqrt(n_rows))`, as in the paper's experiments.
+    solver : str or solver object, default="auto"
+        Solver of the parity step. "auto" is deterministic and suits nearly all data; `evenhand.solvers` lists
+        the others.
+    tol : float, default=1e-6
+        Tolerance of the deterministic solver, on the scale where the atoms span [-1, 1].
+    max_iter : int or None, default=None
+        Maximum number of iterations of the solver, or of gradients of a stochastic solver. None uses the
+        solver's default.
     confidence : "auto", "average", float or None, default="auto"
-        Whom epsilon is for: new people, on average or with that probability, or with None the rows of the
-        parity step. As in `ParityRegressor`.
+        Which data `epsilon` applies to.
+
+        - "auto", "average": the expected distance between the true groups on new data is at most epsilon.
+        - a float such as 0.9: the distance on new data is at most epsilon with this probability. This is an
+          estimate, or a guarantee if `fit` receives `calibration_data`.
+        - None: the distance is at most epsilon on the rows of the parity step, assuming the group
+          probabilities are correct, as in the paper.
+
+        A `ToleranceWarning` states the smallest distance within reach if epsilon is out of reach.
+    warm_start : bool, default=False
+        Start the parity step from the multipliers of the last fit, if the groups and classes are the same.
     random_state : int, Generator, RandomState or None, default=None
-        Key of the draws of `predict`, seed of the folds and of the stochastic solvers. None is a fixed
-        public key: pass an integer of your own, and keep it, where nobody should foresee a draw.
+        Key of the random draws of `predict`, and seed of the folds and of the stochastic solvers. None is a
+        fixed, public key. If nobody should be able to predict the draws, pass an integer and keep it secret.
     device : str or None, default=None
-        Where the parity step is solved, such as "cuda" (docs/how-to/gpu.md); the models stay where they are.
+        Device on which the parity step is solved, such as "cuda" (docs/how-to/gpu.md). The models are not
+        moved. None: the CPU.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
-    estimator_, sensitive_estimator_ : fitted models
-        The latter is a list with `attributes="separate"`, and None for `aware` models without a joint one.
-    calibrator_ : Calibrator, JointCalibrator, list of them, or None
+        The classes, in increasing order.
+    scorer_ : Scorer
+        The fitted models with their recalibration maps, and the strata.
+    step_ : FittedStep
+        The fitted parity step. The other attributes are read from `scorer_` and `step_`.
+    estimator_ : object
+        The fitted model of the class.
+    sensitive_estimator_ : object, list or None
+        The fitted model of the group, or of class and group together; a list with `attributes="separate"`.
+        None with `aware=True`, unless class and group are learned together.
+    calibrator_ : JointCalibrator, list or None
+        The map that recalibrates the group probabilities; a list with `attributes="separate"`. None if there
+        is no map.
     outcome_calibrator_ : JointCalibrator or None
-        With `calibration="joint"`, where it helps.
-    cells_ : Cells
+        The map that recalibrates the class probabilities. None if there is no map.
+    strata_ : Strata
         Which groups are compared, and within which strata.
+    group_summary_ : GroupSummary
+        How many rows had a known group, and which groups (docs/how-to/groups.md).
     postprocessor_ : ParityPostprocessor
-        The parity step; its atoms 0, 1, ... stand for `classes_`.
+        The parity step alone, for the output of `predict_scores`. Its atoms 0, 1, ... are positions in
+        `classes_`.
+    atoms_ : array of shape (n_classes,)
+        Positions of the classes: 0, 1, ...
+    bounds_ : (low, high)
+        The first and the last atom.
+    beta_ : float
+        Inverse temperature, on the scale of the normalized costs.
     groups_ : array of shape (n_groups,)
-    group_knowledge_ : GroupKnowledge
-        Of how many rows the group was known, and how (docs/how-to/groups.md).
+        Labels of the groups; pairs `(stratum, group)` if groups are compared within strata.
+    n_groups_ : int
+        Number of groups.
+    group_prior_ : array of shape (n_groups,)
+        Share of each group in the population.
+    epsilon_ : array of shape (n_groups,)
+        The requested tolerance of each group.
+    tolerance_ : array of shape (n_groups,)
+        The tolerance of each group for which the step was solved on its rows. It is smaller than `epsilon_`
+        if epsilon is for new data.
+    n_rows_ : int
+        Number of rows that the parity step was fitted on.
+    n_clipped_ : int
+        Number of scores outside the bounds: always 0, because the scores are probabilities.
+    multipliers_ : array of shape (n_constraints, n_groups)
+        Dual variables of the parity constraints.
+    tilt_ : array of shape (n_classes, n_groups)
+        What the multipliers add to the logits of the policy.
+    policy_ : SoftmaxPolicy
+        The fitted policy: a distribution over the classes for each row.
+    parity_ : str or ParityNotion
+        The parity notion.
+    result_ : SolverResult
+        Status, number of iterations and objective of the solver.
     certificate_ : Certificate
-        What was reached on the rows of the parity step, by the given probabilities, and what new people are
-        promised (`certificate_.promise`).
+        Violation on the rows of the parity step and a bound on the optimality gap.
+        `certificate_.out_of_sample` estimates the distance on new data; `certificate_.calibration` measures
+        the calibration of the group probabilities.
+    price_ : Price
+        Risk and share of each class among the decisions, before and after the parity step.
+    stream_ : Stream
+        State of the stream; only available after `partial_fit`.
     n_iter_ : int
+        Number of iterations of the solver.
     n_features_in_ : int
+        Number of features of X.
     feature_names_in_ : array of shape (n_features,)
+        Names of the features; only available if X has column names that are strings.
 
     Examples
     --------
@@ -119,84 +217,34 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
     >>> hired = np.where(data.target > 0.2, "yes", "no")
     >>> model = ParityClassifier(epsilon=0.02)
     >>> model = model.fit(data.data, hired, sensitive_features=data.sensitive_features)
-    >>> model.certificate_.promise.expected.round(2)  # for new people
+    >>> model.certificate_.out_of_sample.expected.round(2)  # difference in selection rates on new data
     array([0.02, 0.01])
     >>> model.predict(data.data[:4])
     array(['yes', 'no', 'no', 'yes'], dtype='<U3')
     """
 
-    classes_: AnyArray
+    _: KW_ONLY
+    criterion: str = "demographic_parity"
+    pos_label: Any = None
+    joint: str = "auto"
+    parity: str | ParityNotion = "pmf"
+    cost_matrix: Any = None
+    min_rate: Any = None
 
-    __metadata_request__predict_proba = {"sensitive_features": False}  # noqa: RUF012  as in the base
+    __metadata_request__predict_proba: ClassVar[dict[str, bool]] = {"sensitive_features": False}
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        sensitive_estimator: Any = None,
-        *,
-        criterion: str = "demographic_parity",
-        pos_label: Any = None,
-        joint: str = "auto",
-        parity: str | ParityNotion = "pmf",
-        epsilon: Any = 0.05,
-        cost_matrix: Any = None,
-        min_rate: Any = None,
-        beta: Any = "auto",
-        solver: Any = "auto",
-        tol: float = 1e-6,
-        max_iter: int | None = None,
-        cv: Any = None,
-        calibration: str | None = "auto",
-        confidence: Any = "auto",
-        aware: bool = False,
-        attributes: str = "combined",
-        conditional_on: Any = None,
-        min_group_size: int = 10,
-        small_groups: str = "error",
-        n_jobs: int | None = None,
-        warm_start: bool = False,
-        random_state: RandomState = None,
-        device: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.sensitive_estimator = sensitive_estimator
-        self.criterion = criterion
-        self.pos_label = pos_label
-        self.joint = joint
-        self.parity = parity
-        self.epsilon = epsilon
-        self.cost_matrix = cost_matrix
-        self.min_rate = min_rate
-        self.beta = beta
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.cv = cv
-        self.calibration = calibration
-        self.confidence = confidence
-        self.aware = aware
-        self.attributes = attributes
-        self.conditional_on = conditional_on
-        self.min_group_size = min_group_size
-        self.small_groups = small_groups
-        self.n_jobs = n_jobs
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.device = device
+    @property
+    def classes_(self) -> AnyArray:
+        """The classes, in increasing order, (n_classes,)."""
+        classes = self.scorer_.classes
+        assert classes is not None
+        return classes
 
     def faults(self) -> Iterator[str]:
-        """As for every estimator, and classes that are those of the atoms."""
+        """Check the fitted state, and that there is one atom for each class."""
         yield from super().faults()
-        if hasattr(self, "postprocessor_"):
-            atoms = self.postprocessor_.policy_.grid.atoms
-            classes: object = getattr(self, "classes_", None)
-            n_classes = int(atoms[-1]) + 1
-            if not isinstance(classes, np.ndarray) or not classes.shape == atoms.shape == (n_classes,):
-                yield "its classes_ are not those of its atoms"
-            if self.cells_.classes is None or len(self.cells_.classes) != n_classes:
-                yield "its cells_ are not those of its classes"
-            if not callable(getattr(self.estimator_, "predict_proba", None)):
-                yield "its estimator_ does not tell probabilities"
+        if "step_" in vars(self) and not np.array_equal(self.atoms_, np.arange(len(self.classes_))):
+            yield "its classes are not those of its atoms"
 
     def partial_fit(
         self,
@@ -208,60 +256,105 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         half_life: float | None = None,
         on_drift: OnDrift | None = None,
     ) -> Self:
-        """Go on with the parity step on more rows without labels: see `ParityRegressor.partial_fit`.
+        """Update the parity step with more unlabeled rows; each row is used once and not stored.
 
-        It comes after `fit`, and no class is learned from `y`, which is not looked at. `classes` is there for
-        scikit-learn's convention: it may be left out, and must be those of `fit` otherwise.
+        Call `fit` first; its rows count as the first rows of the stream. The models of the class and of the
+        group do not change. If a call raises an error, the model keeps its previous state, unless the error
+        comes from `on_drift`, which is called after the update. The result does not depend on how the rows
+        are split into calls.
+
+        Parameters
+        ----------
+        X_unlabeled : array, data frame or sparse matrix of shape (n_rows, n_features)
+            Features of the new rows, in the format that was passed to `fit`.
+        y : None
+            Ignored; present for consistency with scikit-learn.
+        classes : array of shape (n_classes,), default=None
+            Present for consistency with scikit-learn. If given, it must contain the classes of `fit`.
+        sensitive_features : array or data frame of shape (n_rows,), default=None
+            Group of each row. Required with `aware=True`, and not accepted otherwise.
+        half_life : float, default=None
+            Number of rows after which the weight of a row is halved, at least one block (2,048). None: all
+            rows keep their weight.
+        on_drift : callable, default=None
+            Function that is called with a `Drift` if the violation or the share of a group has changed. None:
+            a `DriftWarning` is issued instead.
+
+        Returns
+        -------
+        self : ParityClassifier
+            The updated model.
         """
-        check_is_fitted(self, "postprocessor_")
+        check_is_fitted(self, "step_")
         if classes is not None and set(np.asarray(classes).tolist()) != set(self.classes_.tolist()):
             raise ValueError(
                 f"classes must be those of fit, {self.classes_.tolist()}: got {classes!r}. A new class needs "
-                "a new fit: partial_fit learns none."
+                "a new fit: partial_fit cannot add classes."
             )
         return super().partial_fit(
             X_unlabeled, y, sensitive_features=sensitive_features, half_life=half_life, on_drift=on_drift
         )
 
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """Chance that `predict` decides for each class, (n_rows, n_classes): parity is kept.
+        """Return the probability that `predict` decides for each class.
 
-        This is the policy, not an estimate of `P(Y | X)`: `estimator_.predict_proba` is that.
+        Parity holds for these probabilities. They do not estimate `P(Y | X)`; use
+        `estimator_.predict_proba` for that.
 
         Parameters
         ----------
         X : array, data frame or sparse matrix of shape (n_rows, n_features)
-        sensitive_features : array of shape (n_rows,), default=None
-            Only for `aware` models, which need it.
+            Features, in the format that was passed to `fit`.
+        sensitive_features : array or data frame of shape (n_rows,), default=None
+            Group of each row. Required with `aware=True`, and not accepted otherwise.
+
+        Returns
+        -------
+        proba : array of shape (n_rows, n_classes)
+            Each row sums to one; the columns are in the order of `classes_`.
         """
         return self.predict_pmf(X, sensitive_features=sensitive_features)
 
     def predict_mode(self, X: Any, *, sensitive_features: Any = None) -> AnyArray:
-        """The likeliest decision of each row: the fewest errors without a draw, and parity is not kept.
+        """Return the most likely decision for each row, without a random draw.
 
-        Most rows are decided with a chance near one, and for these it is what `predict` says. Parity rests on
-        the others, whose chances it rounds: measure what that does with `evenhand.audit`.
+        Parity generally does not hold. For most rows one decision has a probability close to 1, and the
+        result agrees with `predict`. Parity depends on the other rows, whose random decisions become fixed
+        here. Measure the effect with `evenhand.audit`.
 
         Parameters
         ----------
         X : array, data frame or sparse matrix of shape (n_rows, n_features)
-        sensitive_features : array of shape (n_rows,), default=None
-            Only for `aware` models, which need it.
+            Features, in the format that was passed to `fit`.
+        sensitive_features : array or data frame of shape (n_rows,), default=None
+            Group of each row. Required with `aware=True`, and not accepted otherwise.
+
+        Returns
+        -------
+        predictions : array of shape (n_rows,)
+            One of `classes_` for each row.
         """
         scores, group_proba = self.predict_scores(X, sensitive_features=sensitive_features)
-        return self._labels(self.postprocessor_.policy_.likeliest(scores, group_proba))
+        return self._labels(self.step_.policy.likeliest(scores, group_proba))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None) -> float:
-        """Expected accuracy, with the expectation over the draws taken exactly.
+        """Return the expected accuracy; the expectation over the random draws is exact.
 
         Parameters
         ----------
         X : array, data frame or sparse matrix of shape (n_rows, n_features)
+            Features, in the format that was passed to `fit`.
         y : array of shape (n_rows,)
-            The true outcomes, classes of `fit`.
+            True classes.
         sample_weight : array of shape (n_rows,), default=None
-        sensitive_features : array of shape (n_rows,), default=None
-            Only for `aware` models, which need it.
+            Weights of the rows. None: all rows have the same weight.
+        sensitive_features : array or data frame of shape (n_rows,), default=None
+            Group of each row. Required with `aware=True`, and not accepted otherwise.
+
+        Returns
+        -------
+        score : float
+            Expected share of correct decisions.
         """
         chances = self.predict_proba(X, sensitive_features=sensitive_features)
         return accuracy(self._check_target(y), chances, self.classes_, sample_weight)
@@ -277,7 +370,7 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         if y is None:
             raise ValueError("ParityClassifier requires y to be passed, but the target y is None.")
         given = without_mask(y)
-        # Text of a list stays what it is where it is long: at a fixed width it would fill the memory.
+        # Lists with long strings become object arrays: a fixed-width string dtype could exhaust the memory.
         try:
             array = np.array(given, dtype=object) if is_wide_text(given) else np.asarray(given)
         except ValueError as error:  # rows of several lengths
@@ -302,50 +395,47 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         given = self.sensitive_estimator is not None and came_fitted(self.sensitive_estimator)
         if self.joint == "classifier" and given:
             raise ValueError(
-                "A sensitive_estimator that came fitted tells groups apart and not outcomes: pass one that "
-                'is not fitted, or joint="product".'
+                "A sensitive_estimator that is already fitted predicts groups and not outcomes: pass one "
+                'that is not fitted, or joint="product".'
             )
         if self.joint == "product" or given:
-            warnings.warn(
-                "P(S, Y | X) is taken for the product of P(S | X) and P(Y | X): parity within outcomes then "
-                "holds as far as group and outcome are independent given the features. Fit both together "
-                'with joint="classifier".',
+            warn_user(
+                "P(S, Y | X) is computed as the product of P(S | X) and P(Y | X): parity within outcomes "
+                "then assumes that group and outcome are independent given the features. To avoid this "
+                'assumption, pass joint="classifier" and a sensitive_estimator that is not fitted.',
                 IndependenceWarning,
-                stacklevel=6,
             )
             return False
         return True
 
-    def _scores(self, estimator: Any, X: Any, classes: Labels | None) -> FloatArray:
-        assert classes is not None
-        return check_scores(class_probabilities(estimator, X, classes), len(classes))
+    def _recalibration_target(self, table: Table, classes: Labels | None) -> AnyArray | None:
+        return None if table.y is None else class_codes(table.y, classes or ())
 
     def _selected(self, classes: Sequence[Any]) -> list[Any]:
-        """The classes that count as selected: `pos_label`, or the second of two; none of several."""
+        """Return the classes that count as selected: `pos_label`, or the second of two classes."""
         wanted = self.pos_label
         if wanted is None:
             return list(classes[1:]) if len(classes) == 2 else []
         several = isinstance(wanted, list | tuple | set | np.ndarray)
         return [label for label in classes if (label in wanted if several else label == wanted)]
 
-    def _warn_of_price(self, stacklevel: int) -> None:
-        super()._warn_of_price(stacklevel + 1)
+    def _warn_of_price(self) -> None:
+        super()._warn_of_price()
         labels = self.classes_.tolist()
         if selected := self._selected(labels):
-            warn_of_levelling(self.postprocessor_.price_, labels, selected, stacklevel + 1)
+            warn_of_levelling(self.price_, labels, selected)
 
-    def _promise_text(self) -> str:
-        """The promise, and how many are selected before and after."""
-        text = super()._promise_text()
-        price = getattr(getattr(self, "postprocessor_", None), "price_", None)
-        if price is None or not (selected := self._selected(self.classes_.tolist())):
+    def _estimate_text(self) -> str:
+        """The estimate for new data, and the selection rate before and after."""
+        text = super()._estimate_text()
+        if not hasattr(self, "price_") or not (selected := self._selected(self.classes_.tolist())):
             return text
-        return f"{text} {level_text(price, self.classes_.tolist(), selected)}"
+        return f"{text} {level_text(self.price_, self.classes_.tolist(), selected)}"
 
     def _labels(self, atoms: FloatArray) -> AnyArray:
         return self.classes_[atoms.astype(np.int64)]
 
-    def _own_settings(self, classes: Labels | None) -> dict[str, Any]:
+    def _step_settings(self, classes: Labels | None) -> dict[str, Any]:
         n_classes = len(classes or ())
         cost = check_cost_matrix(self._cost_table(n_classes), n_classes)
         if cost.matrix.shape[1] != n_classes:
@@ -357,7 +447,7 @@ class ParityClassifier(ClassifierMixin, ParityEstimator):  # type: ignore[misc]
         least, selected = check_least(self.min_rate), self._selected(classes or ())
         if not selected:
             raise ValueError(
-                "min_rate needs pos_label, the class (or a list of them) that counts as selected."
+                "min_rate needs pos_label, the class (or list of classes) that counts as selected."
             )
         places = tuple(list(classes or ()).index(label) for label in selected)
         return {"cost": RateFloor(cost.matrix, places, least)}

@@ -1,178 +1,181 @@
-"""ParityPostprocessor: scores and group probabilities in, a policy at parity out."""
+"""`ParityPostprocessor`: the parity step for scores and group probabilities of any model."""
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
 
-from evenhand._utils.tensor_rows import check_tensors
-from evenhand._utils.tensors import gpu_of, is_tensor
+from evenhand._kernels.blas import one_blas_thread
+from evenhand._utils.stored import Stored
+from evenhand._utils.tensors import gpu_of
 from evenhand._utils.typing import FloatArray
-from evenhand._utils.validation import (
-    Labels,
-    Rows,
-    check_epsilon,
-    check_prior,
-    check_rows,
-    check_strata,
-    column_labels,
-)
-from evenhand.certificates import Promise, certify
+from evenhand._utils.validation import Rows, check_levels, check_rows_of, check_strata, column_labels
+from evenhand.backends.rows import as_arrays, draw_levels, in_memory, predict, read_rows
+from evenhand.data.draws import RandomState
+from evenhand.data.groups import read_known_groups
 from evenhand.dual.costs import make_cost
-from evenhand.dual.grid import Grid, automatic_beta, uniform_grid, warn_of_clipping
-from evenhand.dual.parity import ParityNotion
-from evenhand.dual.prior import resolve_prior
-from evenhand.dual.problem import DualProblem
-from evenhand.dual.step import (
-    ParityStep,
-    choose_beta,
-    warn_of_idle_parity,
-    warn_of_loose_epsilon,
-)
-from evenhand.estimators.draws import RandomState, key_from
-from evenhand.estimators.floors import keep_floor, with_floor
-from evenhand.estimators.judging import (
-    Judge,
-    JudgedFold,
-    confidence_level,
-    fold_known_rows,
-    is_for_new_people,
-)
-from evenhand.estimators.known_groups import known_groups_of
-from evenhand.estimators.placing import (
-    StepRows,
-    as_arrays,
-    check_device,
-    count_outside,
-    grid_of,
-    parity_of,
-    problem_of,
-    stays_on_device,
-    within_floats,
-)
-from evenhand.estimators.price import measure_price, warn_of_price
-from evenhand.estimators.proving import prove_tolerance
-from evenhand.estimators.selection import Selection, count_folds, is_cv, select
-from evenhand.estimators.streaming import PartialFit
-from evenhand.estimators.tensor_predictions import in_memory
-from evenhand.exceptions import PromiseWarning
-from evenhand.metrics.measure import ScoredRows
-from evenhand.solvers import Callback, Solver, SolverResult, run_and_warn
+from evenhand.dual.step import warn_of_loose_epsilon
+from evenhand.estimators.parameters import GridParameters, StepParameters
+from evenhand.estimators.price import warn_of_price
+from evenhand.estimators.step_fit import Evidence, FittedStep, StepPlan, fit_step
+from evenhand.estimators.step_results import StepResults
+from evenhand.estimators.streaming import OnDrift, check_on_drift, take_rows
+from evenhand.generalization.out_of_sample import LEAST_ROWS, held_out_rows
+from evenhand.solvers import Callback
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FrontierRows:
-    """The parity step of a model, to be solved again for other tolerances on the same rows."""
+    """The parity step of a model, which a frontier solves for several tolerances on the same rows."""
 
-    postprocessor: "ParityPostprocessor"  # unfitted, with the model's settings
+    plan: StepPlan
     rows: Rows
-    group_prior: Any
-    assemble: Callable[["ParityPostprocessor"], Any]  # fitted post-processor -> model of the user's kind
+    epsilon: Any  # parameter of the model
+    assemble: Callable[[FittedStep, Any], Any]  # fitted step and its epsilon -> model of the user's class
 
 
-class ParityPostprocessor(PartialFit):
-    """Turn scores into predictions whose distribution is the same for every group, up to epsilon.
+@dataclass(eq=False, repr=False, kw_only=True)
+class ParityPostprocessor(
+    GridParameters,
+    StepParameters,
+    StepResults,
+    Stored,
+    BaseEstimator,  # type: ignore[misc]
+):
+    """Post-process scores so that predictions have the same distribution in every group, up to `epsilon`.
 
-    Row x has a score eta(x) and group probabilities tau(x); p is the share of each group and
-    `t_s = 1 - tau_s / p_s` the imbalance. Among the policies over the atoms y_l that keep the violation
-    `A E[pi(. | X) t_s(X)]` of every group within its epsilon, the fitted one,
-
-        pi(l | x) = softmax_l(beta * (<theta_l, t(x)> - (eta(x) - y_l)^2)),
-
-    has the smallest squared risk (or any other, with `cost`), up to `log(n_atoms) / beta` (paper, Lemmas 3.1
-    to 3.3). The group itself is never looked at: its probability is all that is needed.
+    Use this class if your models run elsewhere: it needs a score and group probabilities for each row. The
+    group itself is not used; `fit` takes it only to estimate the gap on new data. To wrap a scikit-learn
+    estimator, use `ParityRegressor` or `ParityClassifier`.
 
     Parameters
     ----------
     parity : {"cdf", "pmf", "mean", "tv", "w1", "thresholds"} or ParityNotion, default="cdf"
-        What has to agree: "cdf" bounds the Kolmogorov-Smirnov distance between each group's predictions
-        and everybody's, "pmf" the difference of the probability of each atom (paper, eq. 2), "mean" the
-        difference of the average prediction, in the units of the scores, "tv" the total variation
-        distance, and "w1" the Wasserstein-1 distance, in the units of the scores;
-        `evenhand.Thresholds([...])` the difference of the shares above these alone, and "thresholds" of that
-        above the median of the scores. Others can be added (docs/how-to/extending.md).
+        The distance between the predictions of a group and those of all rows that `epsilon` bounds:
+
+        - "cdf": the Kolmogorov-Smirnov (KS) distance.
+        - "pmf": the largest difference in the probability of an atom (paper, eq. 2).
+        - "mean": the difference in the mean prediction, in the units of the scores.
+        - "tv": the total variation distance.
+        - "w1": the Wasserstein-1 distance, in the units of the scores.
+        - "thresholds": the difference in the share of predictions above the median of the scores. For other
+          thresholds pass `evenhand.Thresholds([...])`.
+
+        You can define your own notion (docs/how-to/extending.md).
     epsilon : float, array of shape (n_groups,) or dict, default=0.05
-        Tolerance on the distance of a group to everybody, not to another group (which is up to twice it, and
-        what fairlearn tells): one for all groups, one for each, or by group label. Zero is allowed.
-    atoms : "auto", "cv", int or array of shape (n_atoms,), default="auto"
-        Where predictions live: the atoms in increasing order, or how many to space equally over the bounds.
-        "auto" takes `2 floor(sqrt(n)) + 1`, as the paper does, and at most 201; "cv" chooses how many on
-        held-out rows, as for beta. With a cost matrix they are its columns, 0, 1, ... unless given.
+        Tolerance on the distance between each group and all rows. One float applies to all groups; an array
+        has one value per group; a dict maps group labels to values. 0 is allowed. The distance between two
+        groups, which fairlearn reports, can be up to twice as large.
+    atoms : "auto", int or array of shape (n_atoms,), default="auto"
+        The values that can be predicted. An array lists them in increasing order; an int is the number of
+        equally spaced values within `bounds`. "auto" uses `2 floor(sqrt(n_rows)) + 1` values, as in the
+        paper, and at most 201. With a cost matrix the atoms are its columns, 0, 1, ... by default.
     bounds : "auto" or (low, high), default="auto"
-        Range of the outcomes. "auto" covers the scores seen at fit with a margin of 2 % on each side, but for
-        outliers so far off that they would leave nearly everybody on one atom
-        (`evenhand.dual.grid.automatic_bounds`). Scores outside are read as the nearest bound, at fit (with a
-        warning and a count) and at predict. Atoms of your own need no bounds: without any, no score is moved.
-    beta : "auto", "paper", "cv" or float, default="auto"
-        Inverse temperature on the scale where the atoms span [-1, 1]: how closely each row's prediction is
-        bound to the best one for it. The draw around that adds about `(range of the atoms)^2 / (8 beta)` to
-        the risk, whatever epsilon is; a lower beta may keep parity a little better on new rows where few
-        were fitted on. "paper" is `sqrt(n) log2(sqrt(n))`, as in the paper's experiments, and what "auto" is
-        with its stochastic solvers, which need a smooth problem, and with a cost matrix, where only rows near
-        a tie are drawn. Otherwise "auto" is `min(8 n, 10 000)`, or the paper's where that is more, and 20 000
-        with `solver="lp"`. "cv" chooses a multiple of `min(8 n, 10 000)`, from 1/64 to 1, on held-out rows
-        (`evenhand.estimators.selection.Selection` has the rule): it costs about thirty fits.
+        Range of the predictions. "auto" is the range of the scores in `fit` plus a margin of 2% on each side;
+        extreme outliers are ignored (`evenhand.dual.grid.automatic_bounds` has the rule). Scores outside the
+        bounds are moved to the nearest bound; `fit` counts them and warns. If `atoms` is an array, bounds
+        are not needed, and no score is moved.
+    beta : "auto", "paper" or float, default="auto"
+        Inverse temperature, on the scale where the atoms span [-1, 1]. A high value keeps each prediction
+        close to the best one for its row. Random draws around that value add about
+        `(range of the atoms)^2 / (8 beta)` to the squared risk. A lower value can generalize better if there
+        are few rows. "auto" is `min(8 n_rows, 10,000)`, or the value of "paper" if that is larger, and
+        20,000 with `solver="lp"`. "paper" is `sqrt(n_rows) log2(sqrt(n_rows))`, as in the paper's
+        experiments; "auto" also uses it with stochastic solvers and with a cost matrix.
     cost : str, cost of `evenhand.costs`, callable or array of shape (n_classes, n_atoms), default="squared"
-        What an atom costs a row: "squared", "absolute", "pinball" (`costs.Pinball(alpha)`), "huber"
-        (`costs.Huber(delta)`), any `cost(scores, atoms)` that returns an array (n_rows, n_atoms), or a
-        matrix of the cost of each atom in each class, where scores are class probabilities. All but the
-        squared cost and matrices need memory for n_rows x n_atoms numbers.
+        Cost of predicting an atom for a row: "squared", "absolute", "pinball" (`costs.Pinball(alpha)`),
+        "huber" (`costs.Huber(delta)`), or a function `cost(scores, atoms)` that returns an array of shape
+        (n_rows, n_atoms). A matrix has the cost of each atom for each true class; the scores are then class
+        probabilities. All costs except the squared cost and matrices need memory for n_rows x n_atoms
+        numbers.
     solver : str or solver object, default="auto"
-        "auto" is the deterministic "batch"; "lp" solves the linear program too and certifies against it;
-        "sgd", "acsa", "acsa2", "sgd3", "sgd3+acsa" and "sgd3+acsa2" are the paper's. See `evenhand.solvers`.
+        "auto" is the deterministic solver "batch", or "lbfgs" for very many atoms and groups. "lp" also
+        solves the linear program, for a certificate against its optimum. "sgd", "acsa", "acsa2", "sgd3",
+        "sgd3+acsa" and "sgd3+acsa2" are the paper's stochastic solvers. See `evenhand.solvers`.
     tol : float, default=1e-6
-        Precision of the deterministic solver, on the scale where the atoms span [-1, 1].
+        Tolerance of the deterministic solver, on the scale where the atoms span [-1, 1].
     max_iter : int or None, default=None
-        Most iterations of the solver, or its budget of gradients; None is the solver's own.
+        Maximum number of iterations of the solver, or of gradients of a stochastic solver. None uses the
+        solver's default.
     confidence : "auto", "average", float or None, default="auto"
-        Whom epsilon is for. "average": new people of the true groups are expected to see it, on average over
-        samples; 0.9, say: they see no more with that probability; None: it holds on the rows of the fit, for
-        their given group probabilities, as the paper has it. "auto" is "average" where `fit` is given
-        `sensitive_features`, and None otherwise. The step is then solved for a smaller tolerance, which is
-        chosen on rows that had no part in it (`evenhand.estimators.judging`). Where that cannot be done there
-        is a `PromiseWarning` that says what can be promised. `partial_fit` goes on with that tolerance.
+        Which data `epsilon` applies to.
+
+        - "average": the expected distance between the true groups on new data is at most epsilon.
+        - a float such as 0.9: the distance on new data is at most epsilon with this probability.
+        - None: the distance is at most epsilon on the rows of `fit`, assuming that `group_proba` is correct,
+          as in the paper.
+        - "auto": "average" if `fit` receives `sensitive_features`, otherwise None.
+
+        For new data the step is solved for a smaller tolerance, chosen by cross-validation
+        (`evenhand.generalization.out_of_sample`). A `ToleranceWarning` states the smallest distance within
+        reach if epsilon is out of reach. `partial_fit` continues with this tolerance.
     warm_start : bool, default=False
-        Start from the multipliers of the last fit where their shape agrees.
+        Start the solver from the multipliers of the last fit, if the groups and the number of atoms are the
+        same.
     random_state : int, Generator, RandomState or None, default=None
-        Key of the draws of `predict`, and seed of the stochastic solvers. None is a fixed public key: pass
-        an integer of your own, and keep it to yourself, where nobody should foresee a draw.
+        Key of the random draws of `predict`, and seed of the stochastic solvers. None is a fixed, public key.
+        If nobody should be able to predict the draws, pass an integer and keep it secret.
     device : str or None, default=None
-        Where `fit` sums over its rows, such as "cuda" (docs/how-to/gpu.md). None: tensors where they are, and
-        all else by the compiled loops of the CPU.
+        Device on which `fit` computes sums over rows, such as "cuda" (docs/how-to/gpu.md). None: tensors stay
+        on their device, and arrays are processed by compiled loops on the CPU.
 
     Attributes
     ----------
+    step_ : FittedStep
+        The fitted parity step. All attributes below are read from it, except `stream_`.
     atoms_ : array of shape (n_atoms,)
+        The values that can be predicted, in increasing order.
     bounds_ : (low, high)
+        Range of the predictions. Scores outside are moved to the nearest bound.
     beta_ : float
+        Inverse temperature, on the scale where the atoms span [-1, 1].
     groups_ : array of shape (n_groups,)
-        Labels: the columns' names, or 0, 1, ... for arrays without names; `(stratum, name)` with strata.
+        Labels of the groups: the column names of `group_proba`, or 0, 1, ... for arrays. With strata each
+        label is a pair `(stratum, group)`.
     n_groups_ : int
+        Number of groups.
     group_prior_ : array of shape (n_groups,)
+        Share of each group in the population.
     epsilon_ : array of shape (n_groups,)
-        What was asked for.
+        The requested tolerance of each group.
     tolerance_ : array of shape (n_groups,)
-        What the step was solved for on its rows; the same where epsilon is for these.
+        The tolerance of each group for which the step was solved on the rows of `fit`. It is smaller than
+        `epsilon_` if epsilon is for new data.
     n_rows_ : int
-    multipliers_ : array of shape (n_constraints, n_groups)
-        Phi, on the scale where the atoms span [-1, 1].
-    tilt_ : array of shape (n_atoms, n_groups)
-        `theta = A^T Phi`, on the same scale.
+        Number of rows that the step was fitted on.
     n_clipped_ : int
-        Number of scores that were outside the bounds.
-    step_ : ParityStep
-        What was asked for, and the scale on which it was solved.
+        Number of scores outside the bounds.
+    multipliers_ : array of shape (n_constraints, n_groups)
+        Dual variables Phi of the parity constraints, on the scale where the atoms span [-1, 1].
+    tilt_ : array of shape (n_atoms, n_groups)
+        `theta = A^T Phi`, what the multipliers add to the logits of the policy, on the same scale.
     policy_ : SoftmaxPolicy
+        The fitted policy: a distribution over the atoms for each row.
+    parity_ : str or ParityNotion
+        The parity notion. If `parity` depends on the scores, such as "thresholds", the fitted notion.
     result_ : SolverResult
+        Status, number of iterations and objective of the solver.
     certificate_ : Certificate
-        What was reached on the given rows, how far it is from the best at most, and what new people are
-        promised (`certificate_.promise`), where their groups were known.
-    selection_ : Selection
-        What was tried on held-out rows; only with "cv".
+        Violation on the rows of `fit` and a bound on the optimality gap. If `fit` received
+        `sensitive_features` and `confidence` is not None, `certificate_.out_of_sample` estimates the
+        distance on new data.
+    price_ : Price
+        Risk and distribution of the predictions before and after the parity step.
     stream_ : Stream
-        Where the stream of `partial_fit` stands; only after it.
+        State of the stream; only available after `partial_fit`.
+
+    Notes
+    -----
+    Row x has a score eta(x) and group probabilities tau(x). With p_s the share of group s,
+    `t_s = 1 - tau_s / p_s` is its imbalance. The fitted policy is
+
+        pi(l | x) = softmax_l(beta * (<theta_l, t(x)> - (eta(x) - y_l)^2)).
+
+    Among all policies over the atoms y_l whose violation `A E[pi(. | X) t_s(X)]` is within epsilon for every
+    group, it has the smallest squared risk (or another `cost`), up to `log(n_atoms) / beta` (paper, Lemmas
+    3.1 to 3.3).
 
     Examples
     --------
@@ -189,39 +192,6 @@ class ParityPostprocessor(PartialFit):
     (3,)
     """
 
-    selection_: Selection
-
-    def __init__(
-        self,
-        *,
-        parity: str | ParityNotion = "cdf",
-        epsilon: Any = 0.05,
-        atoms: Any = "auto",
-        bounds: Any = "auto",
-        beta: Any = "auto",
-        cost: Any = "squared",
-        solver: Any = "auto",
-        tol: float = 1e-6,
-        max_iter: int | None = None,
-        confidence: Any = "auto",
-        warm_start: bool = False,
-        random_state: RandomState = None,
-        device: Any = None,
-    ) -> None:
-        self.parity = parity
-        self.epsilon = epsilon
-        self.atoms = atoms
-        self.bounds = bounds
-        self.beta = beta
-        self.cost = cost
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.confidence = confidence
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.device = device
-
     def fit(
         self,
         scores: Any,
@@ -233,159 +203,244 @@ class ParityPostprocessor(PartialFit):
         sensitive_features: Any = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Find the policy on rows without labels of any kind; groups that are known serve to judge it.
+        """Fit the parity step on unlabeled rows.
 
-        A fit that fails leaves the model as it was before.
+        If a fit fails, the model keeps its previous state.
 
         Parameters
         ----------
-        scores : array of shape (n_rows,)
-            eta, the predictions of any regressor; class probabilities (n_rows, n_classes) with a cost matrix.
+        scores : array of shape (n_rows,) or (n_rows, n_classes)
+            Predictions of any regressor. With a cost matrix: class probabilities, one column per class.
         group_proba : array or data frame of shape (n_rows, n_groups)
-            tau, nonnegative, each row summing to one. Names of columns become the groups' labels.
+            Probability of each group for each row; nonnegative, and each row sums to one. The column names
+            of a data frame become the labels of the groups.
         group_prior : array of shape (n_groups,) or dict, default=None
-            Shares of the groups; the mean of `group_proba` by default, and best left there: any other prior
-            puts a floor under the violation, and is refused where that floor is above epsilon.
+            Share of each group in the population. None, which is recommended, uses the mean of
+            `group_proba`. Any other prior sets a lower limit on the violation. `fit` raises an error if this
+            limit exceeds epsilon.
         sample_weight : array of shape (n_rows,), default=None
+            Nonnegative weights of the rows. None: all rows have the same weight.
         strata : sequence of n_groups labels, default=None
-            The stratum of each column: parity is then asked for within each stratum, and a row's columns
-            need to sum to at most one there. The column of group s in stratum z holds `P(S = s, Z = z | x)`:
-            `1{F = z} P(S = s | x)` for a factor F that is known, `P(S = s, Y = z | x)` for equalised odds;
-            for several attributes at once a stratum holds the probabilities of one attribute.
-        sensitive_features : array or data frame, default=None
-            Groups of the rows, among the columns of `group_proba`, None where one is not known; with strata
-            zeros and ones of shape (n_rows, n_groups). With them epsilon is a promise to new people
-            (`confidence`).
+            Stratum of each column of `group_proba`. Groups are then compared within each stratum, and the
+            columns of a row must sum to at most one in each stratum. The column of group s in stratum z has
+            `P(S = s, Z = z | x)`. For a known factor F that is `1{F = z} P(S = s | x)`; for equalized odds it
+            is `P(S = s, Y = z | x)`. For several attributes, use one stratum per attribute, with the
+            probabilities of that attribute. None: all groups are compared among all rows.
+        sensitive_features : array or data frame of shape (n_rows,), default=None
+            True group of each row, one of the labels of `group_proba`, or None if it is unknown. With strata:
+            zeros and ones of shape (n_rows, n_groups). The groups are used to estimate the distance on new
+            data, so that epsilon can apply to new data (see `confidence`).
         callback : callable, default=None
-            Called with a `Progress` after every step; stops the solver by returning True.
+            Function that is called with a `Progress` after every iteration. The solver stops if it returns
+            True.
+
+        Returns
+        -------
+        self : ParityPostprocessor
+            The fitted model.
         """
-        check_device(self.device)
-        rows = self._read_rows(scores, group_proba, sample_weight, strata)
-        asked = check_epsilon(self.epsilon, rows.groups, rows.strata)
-        warn_of_loose_epsilon(self.parity, asked, stacklevel=2)
-        folds = None
-        if is_for_new_people(self.confidence, knows_groups=sensitive_features is not None):
-            rows = as_arrays(rows)
-            known = known_groups_of(rows, in_memory(sensitive_features), in_memory(sample_weight))
-            folds = fold_known_rows(rows, known, seed=0)
-        device = gpu_of(scores) if self.device is None else self.device
-        self._fit_rows(rows, group_prior, callback, folds, device=device)
-        classes = self.policy_.cost.n_classes is not None
-        warn_of_price(self.price_, self.atoms_, classes=classes, stacklevel=2)
+        with one_blas_thread():
+            rows = read_rows(scores, group_proba, sample_weight, strata, make_cost(self.cost), self.device)
+            known = sensitive_features is not None
+            plan = StepPlan.of(self, rows.groups, rows.strata, group_prior=group_prior, knows_groups=known)
+            warn_of_loose_epsilon(plan.parity, plan.epsilon)
+            evidence = Evidence()
+            if plan.for_new_data:
+                rows = as_arrays(rows)
+                groups = in_memory(sensitive_features), in_memory(sample_weight)
+                evidence = Evidence(held_out_rows(rows, read_known_groups(rows, *groups, LEAST_ROWS)))
+            if self.device is None:
+                plan = replace(plan, device=gpu_of(scores))
+            start = getattr(self, "step_", None) if self.warm_start else None
+            step = fit_step(plan, rows, evidence, start=start, callback=callback)
+        self.__dict__.pop("stream_", None)
+        self.step_ = step
+        warn_of_price(self.price_, step.step)
         return self
 
-    def _fit_rows(
+    def partial_fit(
         self,
-        rows: StepRows,
-        group_prior: Any = None,
-        callback: Callback | None = None,
-        folds: Sequence[JudgedFold] | None = None,
-        calibration: ScoredRows | None = None,
-        remedies: Sequence[str] | None = None,
-        device: Any = None,
+        scores: Any,
+        group_proba: Any,
+        *,
+        strata: Any = None,
+        half_life: float | None = None,
+        on_drift: OnDrift | None = None,
     ) -> Self:
-        """Fit on checked rows, whose labels may be of any kind.
+        """Update the parity step with more rows of a stream; each row is used once and not stored.
 
-        With `folds` epsilon is for new people, with `calibration`, rows set aside, that is proved. A warning
-        that this cannot be done names the `remedies`.
+        The state has O(n_atoms * n_groups) numbers plus one incomplete block of rows. The result does not
+        depend on how the stream is split into calls, nor on saving and loading the model in between. After
+        `fit`, the rows of the fit count as the first rows of the stream.
+
+        If a call raises an error, the model keeps its previous state. There is one exception: `on_drift` is
+        called after the update, so the model is already updated if `on_drift` raises an error.
+
+        Parameters
+        ----------
+        scores : array of shape (n_rows,) or (n_rows, n_classes)
+            Predictions of any regressor. With a cost matrix: class probabilities, one column per class.
+        group_proba : array or data frame of shape (n_rows, n_groups)
+            Probability of each group for each row, for the same groups as in earlier calls.
+        strata : sequence of n_groups labels, default=None
+            Stratum of each column of `group_proba`, within which groups are compared. Only the first call
+            needs it; later calls use the same strata.
+        half_life : float, default=None
+            Number of rows after which the weight of a row is halved, at least one block (2,048). None: all
+            rows keep their weight. Each block uses the value of the call that completes it.
+        on_drift : callable, default=None
+            Function that is called with a `Drift` if the violation or the share of a group has changed. None:
+            a `DriftWarning` is issued instead.
+
+        Returns
+        -------
+        self : ParityPostprocessor
+            The updated model.
+
+        Examples
+        --------
+        >>> from evenhand import ParityPostprocessor
+        >>> from evenhand.datasets import make_population
+        >>> model = ParityPostprocessor(epsilon=0.02)
+        >>> for seed in range(20):
+        ...     rows = make_population(1000, random_state=seed)
+        ...     model = model.partial_fit(rows.scores, rows.group_proba)
+        >>> model.stream_.n_rows
+        20000
+        >>> round(float(model.certificate_.violation.max()), 2)
+        0.02
         """
-        key, solver, n_rows = key_from(self.random_state), self._solver(), len(rows.scores)
-        step, selected = self._select(self._plan(rows, solver), rows)
-        n_clipped = count_outside(step.grid, rows)
-        self._report_clipping(step.grid, n_clipped, n_rows)
-        warn_of_idle_parity(step, stacklevel=3)
-        given = None if group_prior is None else check_prior(group_prior, rows.groups, rows.strata)
-        step = replace(step, group_prior=resolve_prior(given, step, rows.groups, stacklevel=3))
-        asked, promise, level = step.epsilon, None, confidence_level(self.confidence)
-        if isinstance(rows, Rows):
-            step = keep_floor(step, solver, rows)
-        if calibration is not None:
-            assert level is not None
-            assert isinstance(rows, Rows)
-            promise = prove_tolerance(step, solver, rows, calibration, level)
-        elif folds is not None:
-            promise = Judge(step, solver, folds, own_prior=given is not None).promise(level)
-        if promise is not None and isinstance(rows, Rows):
-            step = keep_floor(replace(step, epsilon=promise.tolerance), solver, rows)
-        problem = problem_of(step, rows, self.device if device is None else device)
-        result = run_and_warn(solver, problem, self._start(problem, rows), callback)
-        others = {"n_clipped_": n_clipped, "draw_key_": key, "epsilon_": asked, **selected}
-        others["price_"] = measure_price(step, result.multipliers, within_floats(rows, step.grid))
-        self._install_fit(step, problem, result, rows.groups, promise, **others)
-        if isinstance(rows, Rows):
-            self.certificate_ = with_floor(self.certificate_, self.policy_, rows)
-        if promise is not None and not promise.kept:
-            told = promise.shortfall(self._remedies() if remedies is None else remedies)
-            warnings.warn(told, PromiseWarning, stacklevel=3)
+        check_on_drift(on_drift)
+        rows = self._stream_rows(in_memory(scores), in_memory(group_proba), strata)
+        last, stream = getattr(self, "step_", None), getattr(self, "stream_", None)
+        plan = StepPlan.of(self, rows.groups, rows.strata, knows_groups=True)
+        step, stream, alarms = take_rows(plan, last, stream, rows, half_life, on_drift)
+        self.__dict__.update(step_=step, stream_=stream)
+        for alarm in alarms:
+            on_drift(alarm)  # type: ignore[misc]
         return self
 
-    def _plan(self, rows: StepRows, solver: Solver[Any]) -> ParityStep:
-        """The step that the parameters ask for on these rows, with what is left to "cv" at its start."""
-        cost, n_rows = make_cost(self.cost), len(rows.scores)
-        # the atoms of a cost matrix are not to be chosen, and its grid says so
-        atoms = "auto" if is_cv(self.atoms) and cost.n_classes is None else self.atoms
-        if is_cv(self.beta):
-            beta = automatic_beta(n_rows)
-        else:
-            beta = choose_beta(self.beta, cost, n_rows, solver.default_beta(n_rows))
-        return ParityStep(
-            grid=grid_of(atoms, self.bounds, rows, cost),
-            parity=parity_of(self.parity, rows),
-            cost=cost,
-            group_prior=rows.group_mass(),
-            strata=rows.strata,
-            epsilon=check_epsilon(self.epsilon, rows.groups, rows.strata),
-            beta=beta,
+    def predict_pmf(self, scores: Any, group_proba: Any) -> FloatArray:
+        """Return the probability of each atom for each row.
+
+        These are the distributions of the policy, so parity holds: averaged over rows like those of the fit,
+        the distribution of each group is within epsilon of that of all rows (Lemma 3.2).
+
+        Parameters
+        ----------
+        scores : array of shape (n_rows,) or (n_rows, n_classes)
+            Predictions of the model whose scores were passed to `fit`. With a cost matrix: class
+            probabilities, one column per class.
+        group_proba : array or data frame of shape (n_rows, n_groups)
+            Probability of each group for each row. The columns of a data frame may be in any order. If the
+            inputs are tensors, the result of this and all other prediction methods is a tensor on the same
+            device.
+
+        Returns
+        -------
+        pmf : array of shape (n_rows, n_atoms)
+            Each row sums to one; the columns are in the order of `atoms_`.
+        """
+        return self._predict(scores, group_proba, "pmf")
+
+    def predict(
+        self, scores: Any, group_proba: Any, random_state: RandomState = None, ids: Any = None
+    ) -> FloatArray:
+        """Draw one atom for each row from its distribution.
+
+        Parity holds for the draws, up to sampling noise. By default the random number of a row is a keyed
+        hash of its score and group probabilities, after rounding (see `uniforms_from_rows`). The same row
+        gets the same prediction in any batch, order, process or machine. Two people with the same inputs
+        share one draw. With `ids` the random number is a hash of the id alone: it differs between people and
+        stays the same if the model is refitted.
+
+        Parameters
+        ----------
+        scores : array of shape (n_rows,) or (n_rows, n_classes)
+            Predictions of the model whose scores were passed to `fit`. With a cost matrix: class
+            probabilities, one column per class.
+        group_proba : array or data frame of shape (n_rows, n_groups)
+            Probability of each group for each row.
+        random_state : int, Generator, RandomState or None, default=None
+            If not None, draw new random numbers instead of hashing the rows.
+        ids : array of shape (n_rows,), default=None
+            Identifier of each row: integers, text, bytes or UUIDs.
+
+        Returns
+        -------
+        predictions : array of shape (n_rows,)
+            One of `atoms_` for each row.
+        """
+        check_is_fitted(self, "step_")
+        levels = draw_levels(self.step_.draw_key, random_state, ids)
+        return self._predict(scores, group_proba, "quantile", levels)
+
+    def predict_mean(self, scores: Any, group_proba: Any) -> FloatArray:
+        """Return the mean of the distribution of each row, which has the smallest squared risk.
+
+        Parity of means holds (`parity="mean"`, or what another notion implies for the means). Parity of
+        distributions generally does not hold, because averaging removes the spread of each distribution.
+
+        Parameters
+        ----------
+        scores : array of shape (n_rows,) or (n_rows, n_classes)
+            Predictions of the model whose scores were passed to `fit`. With a cost matrix: class
+            probabilities, one column per class.
+        group_proba : array or data frame of shape (n_rows, n_groups)
+            Probability of each group for each row.
+
+        Returns
+        -------
+        predictions : array of shape (n_rows,)
+            A mean for each row.
+        """
+        return self._predict(scores, group_proba, "mean")
+
+    def predict_quantile(self, scores: Any, group_proba: Any, q: Any = 0.5) -> FloatArray:
+        """Return the smallest atom whose cumulative probability reaches `q`.
+
+        Parity generally does not hold for a fixed q. If q is drawn uniformly for each row, the result is a
+        draw of `predict`.
+
+        Parameters
+        ----------
+        scores : array of shape (n_rows,) or (n_rows, n_classes)
+            Predictions of the model whose scores were passed to `fit`. With a cost matrix: class
+            probabilities, one column per class.
+        group_proba : array or data frame of shape (n_rows, n_groups)
+            Probability of each group for each row.
+        q : float or array of shape (n_rows,), default=0.5
+            Quantile level, strictly between 0 and 1. An array has one level per row.
+
+        Returns
+        -------
+        predictions : array of shape (n_rows,)
+            One of `atoms_` for each row.
+        """
+        return self._predict(
+            scores, group_proba, "quantile", lambda n_rows, _: check_levels(in_memory(q), n_rows)
         )
 
-    def _check_settings(self, rows: Rows, n_rows: int, stacklevel: int) -> None:
-        """Try the parameters on rows like those to come, of which there will be `n_rows`."""
-        step = self._plan(rows, self._solver())
-        step.cost.table(rows.scores[:2], step.grid.atoms)  # a function of the user's own may fail
-        if is_cv(self.beta) or is_cv(self.atoms):
-            count_folds(n_rows)
-        warn_of_loose_epsilon(step.parity, step.epsilon, stacklevel + 1)
+    def _predict(self, scores: Any, group_proba: Any, method: str, levels: Any = None) -> FloatArray:
+        """What a method of the policy answers for these rows."""
+        check_is_fitted(self, "step_")
+        step = self.step_
+        answer: FloatArray = predict(step.policy, step.groups, scores, group_proba, method, levels)
+        return answer
 
-    def _read_rows(self, scores: Any, group_proba: Any, sample_weight: Any, strata: Any) -> StepRows:
-        """Rows to fit on, as a user gives them; tensors stay tensors where nothing looks at single rows."""
-        codes, labels, cost = None, None, make_cost(self.cost)
-        tensors = is_tensor(scores) or is_tensor(group_proba)
+    def _stream_rows(self, scores: Any, group_proba: Any, strata: Any) -> Rows:
+        """Check the rows; if the model is fitted, they must have its groups and strata."""
+        labels, codes = column_labels(group_proba), None
         if strata is not None:
-            columns = tuple(range(group_proba.shape[1])) if tensors else column_labels(group_proba)
-            codes, labels = check_strata(strata, columns)
-        options: dict[str, Any] = {"groups": labels, "strata": codes, "n_classes": cost.n_classes}
-        if not tensors:
-            return check_rows(scores, group_proba, sample_weight, **options)
-        rows = check_tensors(scores, group_proba, sample_weight, **options, work=self.device)
-        if is_cv(self.beta) or is_cv(self.atoms) or not stays_on_device(cost):
-            return as_arrays(rows)
-        return rows
-
-    def _select(self, step: ParityStep, rows: StepRows) -> tuple[ParityStep, dict[str, Selection]]:
-        """The step with what is left to "cv" chosen, and how."""
-        if not (is_cv(self.beta) or is_cv(self.atoms)) or not isinstance(rows, Rows):
-            return step, {}
-        found = select(self, rows, step)
-        step = replace(step, beta=found.beta)
-        if is_cv(self.atoms):
-            step = replace(step, grid=uniform_grid(*step.grid.bounds, found.n_atoms))
-        return step, {"selection_": found}
-
-    def _install_fit(
-        self,
-        step: ParityStep,
-        problem: DualProblem,
-        result: SolverResult,
-        groups: Labels,
-        promise: Promise | None = None,
-        **others: Any,
-    ) -> Self:
-        """Become the model of a solved problem, all at once."""
-        certificate = replace(certify(problem, result, step=step, groups=groups), promise=promise)
-        for name in ("price_", "selection_", "stream_", "n_passes_"):  # of an earlier fit
-            self.__dict__.pop(name, None)
-        fitted = {"n_rows_": problem.n_rows, "result_": result, "certificate_": certificate}
-        return self._install(step, result.multipliers, groups, **fitted, **others)
+            codes, labels = check_strata(strata, labels)
+        step: FittedStep | None = getattr(self, "step_", None)
+        if step is None:
+            return check_rows_of(scores, group_proba, labels, codes, make_cost(self.cost).n_classes)
+        if strata is not None and set(labels) != set(step.groups):
+            raise ValueError(
+                "strata differ from those of the first call. Leave strata out, or start with a new model."
+            )
+        return check_rows_of(scores, group_proba, step.groups, step.step.strata, step.step.cost.n_classes)
 
     def _frontier_rows(
         self,
@@ -396,17 +451,19 @@ class ParityPostprocessor(PartialFit):
         *,
         strata: Any = None,
     ) -> FrontierRows:
-        """What `evenhand.frontier` solves for many tolerances."""
-        rows = as_arrays(self._read_rows(scores, group_proba, sample_weight, strata))
-        return FrontierRows(clone(self), rows, group_prior, assemble=lambda fitted: fitted)
+        """The rows and the plan that `evenhand.frontier` solves for several tolerances."""
+        rows = as_arrays(
+            read_rows(scores, group_proba, sample_weight, strata, make_cost(self.cost), self.device)
+        )
+        plan = StepPlan.of(self, rows.groups, rows.strata, group_prior=group_prior, knows_groups=True)
 
-    def _report_clipping(self, grid: Grid, n_clipped: int, n_rows: int) -> None:
-        automatic = isinstance(self.bounds, str)
-        warn_of_clipping(grid, n_clipped, n_rows, automatic=automatic, stacklevel=4)
+        def assemble(step: FittedStep, epsilon: Any) -> "ParityPostprocessor":
+            model: ParityPostprocessor = clone(self).set_params(epsilon=epsilon)
+            model.step_ = step
+            return model
 
-    def _start(self, problem: DualProblem, rows: StepRows) -> FloatArray | None:
-        """The last multipliers, where a warm start is asked for and they fit."""
-        last: FloatArray | None = getattr(self, "multipliers_", None)
-        if not self.warm_start or last is None or last.shape != problem.multipliers_shape:
-            return None
-        return last if tuple(self.groups_) == rows.groups else None
+        return FrontierRows(plan, rows, self.epsilon, assemble)
+
+    def faults(self) -> Iterator[str]:
+        """Check that the fitted step and the stream have the same groups."""
+        yield from self._step_faults()

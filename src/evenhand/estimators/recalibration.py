@@ -1,134 +1,99 @@
-"""Outcome and group given what both models say: `calibration="joint"`.
+"""Recalibrate both models given the outputs of both: `calibration="joint"`.
 
-A policy sees a row only through its score and its group probabilities. What it needs is the outcome, and the
-group, given both of these, and a model that is calibrated by itself need not be so given what the other says.
+The parity step uses a row only through its score and its group probabilities. It needs the expected outcome,
+and the probability of each group, given both of these. A model that is calibrated given its own output may
+not be calibrated given the outputs of both models.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from evenhand._utils.labels import Groups, spread_rows
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
-from evenhand.calibration import (
-    CALIBRATIONS,
-    Calibrator,
-    JointCalibrator,
-    JointFit,
-    JointRows,
-    joint_inputs,
-)
+from evenhand.calibration import JOINT, JointCalibrator, JointFit, JointRows
 from evenhand.dual.grid import range_without_outliers
-from evenhand.estimators.group_model import GroupModel
-from evenhand.estimators.judged_rows import JudgedRows
-from evenhand.estimators.nuisances import Fold
-
-Wanted: TypeAlias = tuple[AnyArray, FloatArray]  # what a map foretells, and what its model says of it
-
-AUTO = "auto"  # joint where epsilon is for new people, none where it is for the rows
+from evenhand.estimators.folds import rows_of_folds
+from evenhand.estimators.scorer import Outputs, Scorer
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Models:
-    """The fitted models, each with the map that mends it."""
+class Tested(NamedTuple):
+    """Rows on which maps are tested, and the fold of every row."""
 
-    outcome: Any
-    outcome_calibrator: JointCalibrator | None
-    groups: list[GroupModel]  # one for each attribute; none where the group itself is given
-
-    def mended(
-        self, outcome: JointCalibrator | None, maps: Sequence[Calibrator | JointCalibrator | None]
-    ) -> "Models":
-        """The same models with these maps, of the outcome and of each model of the group."""
-        groups = [replace(model, calibrator=each) for model, each in zip(self.groups, maps, strict=True)]
-        return Models(self.outcome, outcome, groups)
+    places: IntArray
+    fold: IntArray
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ModelOutputs:
-    """What models say of rows, and the groups themselves where the policy is told them."""
+Wanted: TypeAlias = tuple[AnyArray, FloatArray]  # the target of a map, and the output of its model
 
-    scores: FloatArray  # (n_rows,) or (n_rows, n_classes)
-    modelled: list[FloatArray]  # of each model of the group, (n_rows, n_groups)
-    known: Sequence[Groups] | None = None
-
-    def take(self, rows: IntArray) -> "ModelOutputs":
-        """Those of some of the rows."""
-        known = None
-        if self.known is not None:  # groups that are not among the rows keep their places
-            known = [groups.at(rows) for groups in self.known]
-        return ModelOutputs(self.scores[rows], [proba[rows] for proba in self.modelled], known)
-
-    def inputs(self) -> FloatArray:
-        """The same as columns of numbers; known groups count where there is no model of them."""
-        return joint_inputs(self.scores, self.modelled or self.shares() or [])
-
-    def shares(self) -> list[FloatArray] | None:
-        """The known groups as probabilities of each attribute."""
-        return None if self.known is None else [groups.one_hot() for groups in self.known]
+AUTO = "auto"  # joint if epsilon is for new data, none if it is for the rows of the step
+DROPPED = ("temperature", "sigmoid", "isotonic")  # methods of scikit-learn's CalibratedClassifierCV
 
 
-def check_calibration(calibration: object) -> None:
-    """Refuse a name that is none."""
-    if calibration is not None and calibration not in (AUTO, *CALIBRATIONS):
-        names = ", ".join((AUTO, *CALIBRATIONS))
-        raise ValueError(f"Unknown calibration {calibration!r}. Valid names: {names}.")
+def is_joint(calibration: object, *, for_new_data: bool) -> bool:
+    """Whether `calibration` requests joint maps; raise an error for unknown names.
+
+    >>> is_joint("auto", for_new_data=True), is_joint(None, for_new_data=True)
+    (True, False)
+    """
+    if calibration in DROPPED:
+        raise ValueError(
+            f"calibration={calibration!r} is not available: pass sensitive_estimator=CalibratedClassifierCV("
+            f"model, method={calibration!r}) of scikit-learn instead, or calibration='joint'."
+        )
+    if calibration not in (None, AUTO, JOINT):
+        raise ValueError(f"calibration must be 'auto', 'joint' or None: got {calibration!r}.")
+    return calibration == JOINT or (calibration == AUTO and for_new_data)
 
 
 def fit_recalibration(
-    models: Models,
-    outputs: ModelOutputs,
-    outcome: AnyArray | None,
-    targets: Sequence[Groups],
-    tested: JudgedRows,
-    weights: FloatArray | None,
-) -> tuple[Models, list[Models]]:
-    """The models with their maps, and with maps that were fitted without each fold.
+    scorer: Scorer, outputs: Outputs, outcome: AnyArray | None, targets: Sequence[Groups], tested: Tested
+) -> tuple[Scorer, list[Scorer]]:
+    """Return the scorer with recalibration maps, and one scorer per fold with maps fitted without that fold.
 
-    `outputs` is by models that have not seen the rows. A map is kept where the tested ones of them say that
-    it helps. An outcome of None is left alone, and so are the models of the group without `targets`.
+    `outputs` are out-of-fold. A map is kept if it reduces the loss on the rows of `tested`. Without `outcome`
+    the model of the outcome keeps its current map; without `targets` so do the models of the groups.
     """
     smallest = min([len(outputs.scores), *(int(groups.sizes().min()) for groups in targets)])
     of_outcome: list[Wanted] = []
     if outcome is not None:
         scores = outputs.scores
-        if scores.ndim == 1:  # one that is far off would be all that a map sees
+        if scores.ndim == 1:  # a single outlier could otherwise dominate the map
             scores = np.clip(scores, *range_without_outliers(scores))
         of_outcome.append((outcome, scores))
     if any(groups.proba is not None for groups in targets):
-        fits = _fit_maps(outputs, of_outcome, tested, weights, smallest)
-        fits += _fit_soft_maps(outputs, targets, tested, weights, smallest)
+        fits = _fit_maps(outputs, of_outcome, tested, smallest)
+        fits += _fit_soft_maps(outputs, targets, tested, smallest)
     else:
-        of_groups = [(groups.codes, said) for groups, said in zip(targets, outputs.modelled, strict=False)]
-        fits = _fit_maps(outputs, of_outcome + of_groups, tested, weights, smallest)
+        of_groups = [
+            (groups.codes, proba) for groups, proba in zip(targets, outputs.group_proba, strict=False)
+        ]
+        fits = _fit_maps(outputs, of_outcome + of_groups, tested, smallest)
+    n_folds = int(tested.fold.max()) + 1
     if not any(fits):
-        return models, [models] * len(tested.folds)
+        return scorer, [scorer] * n_folds
+    kept = [model.calibrator for model in (scorer.outcome, *scorer.groups)]
+    first, last = int(not of_outcome), 1 + len(targets)
 
-    def mended(maps: list[JointCalibrator | None]) -> Models:
-        first = maps.pop(0) if of_outcome else models.outcome_calibrator
-        return models.mended(first, maps if targets else [model.calibrator for model in models.groups])
+    def with_maps(maps: Sequence[JointCalibrator | None]) -> Scorer:
+        return scorer.with_maps([*kept[:first], *maps, *kept[last:]])
 
     without = [
-        mended([None if fit is None else fit.without[fold] for fit in fits])
-        for fold in range(len(tested.folds))
+        with_maps([None if fit is None else fit.without[fold] for fit in fits]) for fold in range(n_folds)
     ]
-    return mended([None if fit is None else fit.calibrator for fit in fits]), without
+    return with_maps([None if fit is None else fit.calibrator for fit in fits]), without
 
 
 def _fit_maps(
-    outputs: ModelOutputs,
-    wanted: Sequence[Wanted],
-    tested: JudgedRows,
-    weights: FloatArray | None,
-    smallest: int,
+    outputs: Outputs, wanted: Sequence[Wanted], tested: Tested, smallest: int
 ) -> list[JointFit | None]:
-    """A map to each of the targets that are wanted, where it helps, and those without each fold."""
-    places = tested.places
-    rows = JointRows.of(outputs.take(places).inputs(), None if weights is None else weights[places], smallest)
-    n_rows = len(outputs.scores)
-    fits = [rows.cross_fit(target[places], said[places], tested.folds, n_rows) for target, said in wanted]
+    """A map to each of the targets where it helps, and those without each fold."""
+    some, weights, places = outputs.take(tested.places), outputs.weights, tested.places
+    rows = JointRows.of(some.inputs(), some.weights, smallest)
+    n_rows, folds = len(outputs.scores), rows_of_folds(tested.fold[places])
+    fits = [rows.cross_fit(target[places], given[places], folds, n_rows) for target, given in wanted]
     if len(places) == n_rows or not any(fits):
         return fits
     rows = rows.on(outputs.inputs(), weights)
@@ -139,48 +104,28 @@ def _fit_maps(
 
 
 def _fit_soft_maps(
-    outputs: ModelOutputs,
-    targets: Sequence[Groups],
-    tested: JudgedRows,
-    weights: FloatArray | None,
-    smallest: int,
+    outputs: Outputs, targets: Sequence[Groups], tested: Tested, smallest: int
 ) -> list[JointFit | None]:
-    """Maps to groups of which only probabilities are known: each row serves in every group, by its share."""
+    """Fit maps for groups given as probabilities: each row counts for every group by its probability."""
     fits = []
-    for groups, said in zip(targets, outputs.modelled, strict=True):
+    for groups, given in zip(targets, outputs.group_proba, strict=True):
         assert groups.proba is not None
-        rows, codes, shares = spread_rows(groups.proba, weights)
-        spread = tested.spread(rows, len(groups.codes))
-        fits += _fit_maps(outputs.take(rows), [(codes, said[rows])], spread, shares, smallest)
+        rows, codes, shares = spread_rows(groups.proba, outputs.weights)
+        spread = Tested(np.flatnonzero(np.isin(rows, tested.places)), tested.fold[rows])
+        several = replace(outputs.take(rows), weights=shares)
+        fits += _fit_maps(several, [(codes, given[rows])], spread, smallest)
     return fits
 
 
-def mend_by_fold(outputs: ModelOutputs, without: Sequence[Models], folds: Sequence[Fold]) -> ModelOutputs:
-    """The outputs after maps that have not seen the row."""
-    if all(models is without[0] for models in without):
-        return recalibrate(without[0], outputs)
-    scored = [rows for _, rows in folds]
-    parts = [recalibrate(models, outputs.take(rows)) for models, rows in zip(without, scored, strict=True)]
-    order = np.argsort(np.concatenate(scored))
-    modelled = zip(*(part.modelled for part in parts), strict=True)
+def recalibrate_by_fold(outputs: Outputs, without: Sequence[Scorer], folds: Sequence[IntArray]) -> Outputs:
+    """Return the outputs after maps that were fitted without the fold of each row."""
+    if all(scorer is without[0] for scorer in without):
+        return without[0].recalibrate(outputs)
+    parts = [scorer.recalibrate(outputs.take(rows)) for scorer, rows in zip(without, folds, strict=True)]
+    order = np.argsort(np.concatenate(folds))
+    group_proba = zip(*(part.group_proba for part in parts), strict=True)
     return replace(
         outputs,
         scores=np.concatenate([part.scores for part in parts])[order],
-        modelled=[np.concatenate(each)[order] for each in modelled],
-    )
-
-
-def recalibrate(models: Models, outputs: ModelOutputs) -> ModelOutputs:
-    """The outputs after the maps of the models, where they have any."""
-    outcome, maps = models.outcome_calibrator, [model.calibrator for model in models.groups]
-    if outcome is None and not any(isinstance(each, JointCalibrator) for each in maps):
-        return outputs
-    inputs = outputs.inputs()
-    return replace(
-        outputs,
-        scores=outputs.scores if outcome is None else outcome(inputs),
-        modelled=[
-            each(inputs) if isinstance(each, JointCalibrator) else proba
-            for each, proba in zip(maps, outputs.modelled, strict=True)
-        ],
+        group_proba=[np.concatenate(each)[order] for each in group_proba],
     )

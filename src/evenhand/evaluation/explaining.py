@@ -187,9 +187,8 @@ def explain(
     """
     model, (X,) = unwrap_model(model, (X,))
     is_step = _is_step(model, group_proba)
-    check_is_fitted(model, "policy_" if is_step else "postprocessor_")
-    step = model if is_step else model.postprocessor_
-    policy, groups = step.policy_, tuple(step.groups_.tolist())
+    check_is_fitted(model, "step_")
+    policy, groups = model.policy_, model.step_.groups
     if is_step:
         rows = check_rows_of(X, group_proba, groups, policy.strata, policy.cost.n_classes)
         scores, shares = rows.scores, rows.group_proba

@@ -13,14 +13,12 @@ from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import as_floats
 from evenhand.dual.costs import Cost, Squared
 from evenhand.dual.parity import ParityNotion, find_parity
-from evenhand.estimators.postprocessor import ParityPostprocessor
-from evenhand.evaluation.heldout import Model, read_held_out, step_of
+from evenhand.evaluation.heldout import Model, read_held_out
 from evenhand.evaluation.noise import point_noise
 from evenhand.evaluation.paths import (
     NO_LIMIT,
     Callback,
     FrontierPoint,
-    choose_by_cv,
     default_epsilons,
     fit_without_parity,
     solve_path,
@@ -107,12 +105,12 @@ class Frontier:
         return np.array([point.measures.largest(self._notion()) for point in self.points])
 
     def _notion(self) -> ParityNotion:
-        return find_parity(step_of(self.models[0]).step_.parity)
+        return find_parity(self.models[0].parity_)
 
     @property
     def distances(self) -> dict[str, Metric]:
         """What is measured of each model, by name: the standard distances, and that of the model's parity."""
-        return _distances(step_of(self.models[0]))
+        return _distances(self.models[0].parity_)
 
     def frame(self, backend: str | None = None) -> Any:
         """One row for each epsilon, in increasing order, as a data frame.
@@ -225,9 +223,7 @@ class Frontier:
         """
         noise: dict[str, Any] = {}
         if intervals and self.rows is not None:
-            found = [
-                point_noise(self.rows, step_of(point.model).policy_, point.measures) for point in self.points
-            ]
+            found = [point_noise(self.rows, point.model.policy_, point.measures) for point in self.points]
             noise["risk_interval"] = np.transpose([each.risk for each in found])
             noise["unfairness_interval"] = np.transpose([each.ks for each in found])
             noise["chance"] = found[int(np.argmin(self.max_ks))].chance
@@ -261,8 +257,7 @@ def frontier(
     ----------
     model : ParityPostprocessor or ParityRegressor
         Fitted or not; its settings count, its fit does not. Where its `epsilon` differs by group, these
-        proportions are kept, and `epsilons` are those of the group with the largest one. What it leaves
-        to "cv" is chosen once, at its own epsilon.
+        proportions are kept, and `epsilons` are those of the group with the largest one.
     *fit_args, **fit_kwargs
         What `model.fit` takes: `scores, group_proba`, or `X, y, sensitive_features=...`.
     epsilons : array of shape (n_points,), default=None
@@ -305,21 +300,22 @@ def frontier(
     wanted = None if epsilons is None else _check_epsilons(epsilons)
     if not isinstance(model, Model):
         raise TypeError(f"model must be a ParityPostprocessor or a ParityRegressor: got {model!r}.")
-    given = model._frontier_rows(*fit_args, **fit_kwargs)
+    problem = model._frontier_rows(*fit_args, **fit_kwargs)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        problem = choose_by_cv(given)
         rest = fit_without_parity(problem, NO_LIMIT if wanted is None else wanted[0])
-        rows = ScoredRows.of(problem.rows) if test is None else read_held_out(test, problem.assemble(rest))
+        rows = ScoredRows.of(problem.rows)
+        if test is not None:
+            rows = read_held_out(test, problem.assemble(rest, problem.epsilon))
         path = default_epsilons(problem, rest) if wanted is None else wanted
         points = solve_path(problem, path, rows, callback)
     _warn_once(caught, points)
-    base = rows.measure_scores(rest.policy_, _distances(rest).values())
-    return Frontier(tuple(points[::-1]), base, rows.target is not None, rest.policy_.cost, rows)
+    base = rows.measure_scores(rest.policy, _distances(rest.step.parity).values())
+    return Frontier(tuple(points[::-1]), base, rows.target is not None, rest.policy.cost, rows)
 
 
-def _distances(step: ParityPostprocessor) -> dict[str, Metric]:
-    return {**{name: name for name in DISTANCES}, **own_distances(find_parity(step.step_.parity))}
+def _distances(parity: str | ParityNotion) -> dict[str, Metric]:
+    return {**{name: name for name in DISTANCES}, **own_distances(find_parity(parity))}
 
 
 def _check_epsilons(epsilons: Any) -> FloatArray:

@@ -9,11 +9,10 @@ from sklearn.utils.validation import _num_samples
 
 from evenhand._utils.labels import read_columns, read_one_sensitive, read_sensitive
 from evenhand._utils.typing import FloatArray, IntArray
-from evenhand._utils.validation import Labels, as_floats, check_weights
+from evenhand._utils.validation import Labels, as_floats, check_rows_of, check_weights
+from evenhand.data.groups import check_groups, encode_attributes
 from evenhand.estimators.base import ParityEstimator
-from evenhand.estimators.groups import check_groups
-from evenhand.estimators.learning import encode_attributes
-from evenhand.estimators.nuisances import class_codes
+from evenhand.estimators.models import class_codes
 from evenhand.estimators.postprocessor import ParityPostprocessor
 from evenhand.metrics import Membership, ScoredRows
 
@@ -23,7 +22,7 @@ KNOWN = ("y", "sensitive_features", "sample_weight")  # what may be known of hel
 
 
 def step_of(model: Model) -> ParityPostprocessor:
-    """The parity step of a fitted model, which a post-processor is itself."""
+    """The parity step of a fitted model as a post-processor, which takes scores and group probabilities."""
     return model if isinstance(model, ParityPostprocessor) else model.postprocessor_
 
 
@@ -43,7 +42,7 @@ def read_held_out(test: Any, model: Model) -> ScoredRows:
     target, known, weights = (given.get(name) for name in KNOWN)
     if weights is not None:
         weights = check_weights(weights, len(scores))
-    groups, strata = tuple(model.groups_.tolist()), step_of(model).policy_.strata
+    groups, strata = tuple(model.groups_.tolist()), model.policy_.strata
     if known is None:
         members = Membership.of_proba(groups, group_proba, weights, strata).require_rows()
     elif isinstance(model, ParityPostprocessor):
@@ -59,13 +58,13 @@ def read_members(
     model: ParityEstimator, X: Any, y: Any, sensitive_features: Any, weights: FloatArray | None = None
 ) -> Membership:
     """The groups that a fitted model compares, without those that no row is in."""
-    notion = model.cells_
+    notion = model.strata_
     if notion.is_plain:
         (known,) = encode_attributes(sensitive_features, _num_samples(X), notion, "sensitive_features")
         _, members = Membership.of_groups(known.take(slice(None)), weights)
     else:
         cells = model._known_columns(X, y, sensitive_features)
-        members = Membership.of_cells(notion.labels(), cells, notion.strata(), weights)
+        members = Membership.of_cells(notion.labels(), cells, notion.codes(), weights)
     return members.require_rows()
 
 
@@ -101,7 +100,10 @@ def _named(test: Any, inputs: tuple[str, ...]) -> dict[str, Any]:
 def _scored(model: Model, given: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
     """Scores and group probabilities of the rows."""
     if isinstance(model, ParityPostprocessor):
-        rows = model._rows(given["scores"], given["group_proba"])
+        policy = model.policy_
+        rows = check_rows_of(
+            given["scores"], given["group_proba"], model.step_.groups, policy.strata, policy.cost.n_classes
+        )
         return rows.scores, rows.group_proba
     groups = given.get("sensitive_features") if model.aware else None
     return model.predict_scores(given["X"], sensitive_features=groups)
@@ -145,7 +147,7 @@ def _known_cells(cells: Any, n_rows: int, groups: Labels) -> FloatArray:
 
 def _check_target(model: Model, y: Any, n_rows: int) -> FloatArray:
     """Outcomes as the cost of the model takes them."""
-    n_classes = step_of(model).policy_.cost.n_classes
+    n_classes = model.policy_.cost.n_classes
     if n_classes is not None:
         labels = np.asarray(y).ravel()
         if len(labels) != n_rows:

@@ -80,7 +80,7 @@ class Measures:
 class ScoredRows:
     """Scored rows with what is known of them.
 
-    In all methods `policy` is the `SoftmaxPolicy` of a fitted step, such as `postprocessor_.policy_`.
+    In all methods `policy` is the `SoftmaxPolicy` of a fitted step, such as `policy_`.
     """
 
     scores: FloatArray  # eta, (n_rows,), or class probabilities (n_rows, n_classes)

@@ -51,7 +51,8 @@ def kind_of(cls: type) -> str | None:
 
 def is_object(cls: type) -> bool:
     """Whether a class says what it consists of: a dataclass, and not one that merely inherits from one."""
-    return issubclass(cls, Stored) and "__dataclass_fields__" in vars(cls) and not inspect.isabstract(cls)
+    declared = "__dataclass_fields__" in vars(cls) and not inspect.isabstract(cls)
+    return declared and issubclass(cls, Stored) and not issubclass(cls, BaseEstimator)
 
 
 def is_model(value: Any) -> bool:

@@ -19,7 +19,7 @@ from evenhand.modelfile.errors import ModelFileError
 from evenhand.modelfile.foreign import check_trusted, load_estimators, skops_version
 
 FORMAT = "evenhand-model"
-FORMAT_VERSION = 3  # versions 1 and 2 were written before the first release, and are not read
+FORMAT_VERSION = 4  # versions 1 to 3 were written before the first release, and are not read
 TREE = "model.json"
 
 

@@ -103,20 +103,19 @@ def export_onnx(
         )
     check_is_fitted(model)
     wish = _check_wish(model, output, draw_by, q, precision)
-    step = model if isinstance(model, ParityPostprocessor) else model.postprocessor_
-    if step is model and columns is not None:
+    if isinstance(model, ParityPostprocessor) and columns is not None:
         raise ValueError(
             "columns is for models of raw columns: a ParityPostprocessor takes scores and group_proba."
         )
-    require_cost(step.policy_.cost)
-    graph, kinds = _build(model, step, wish, columns)
+    require_cost(model.policy_.cost)
+    graph, kinds = _build(model, wish, columns)
     if graph.single_parts:
         warn_user(
             f"ONNX has {', '.join(dict.fromkeys(graph.single_parts))} in single precision alone: scores of "
             "the graph are off by 1e-7 of their size, and probabilities, at a sharp beta, by 1e-3 at times.",
             SinglePrecisionWarning,
         )
-    made = graph.model(type(model).__name__, _metadata(model, step, wish, kinds, graph.single_parts))
+    made = graph.model(type(model).__name__, _metadata(model, wish, kinds, graph.single_parts))
     with whole_file(path) as file:
         file.write(made.SerializeToString())
 
@@ -140,18 +139,16 @@ def _check_wish(model: Any, output: Any, draw_by: str, q: float, precision: str)
     return Wish(outputs, draw_by, float(level), PRECISIONS[precision])
 
 
-def _build(
-    model: Any, step: ParityPostprocessor, wish: Wish, columns: Any
-) -> tuple[Graph, dict[Any, str] | None]:
+def _build(model: Any, wish: Wish, columns: Any) -> tuple[Graph, dict[Any, str] | None]:
     """The graph, and the kinds of its raw columns; None where it takes scores and group probabilities."""
     if isinstance(model, ParityPostprocessor):
-        return _build_step(model, step, wish), None
+        return _build_step(model, wish), None
     kinds = column_kinds(model, columns)
     graph = Graph(wish.dtype)
     try:
         table = input_table(graph, list(kinds), list(kinds.values()))
         rows = estimator_rows(graph, model, table)
-        _add_answers(graph, model, step, rows, wish, table)
+        _add_answers(graph, model, rows, wish, table)
         return graph, kinds
     except NoConverterError as error:
         way_out = "" if wish.draw_by != "features" or "draw" not in wish.outputs else (
@@ -164,26 +161,24 @@ def _build(
         )
     if wish.draw_by == "features":
         wish = Wish(wish.outputs, "uniform", wish.q, wish.dtype)
-    return _build_step(model, step, wish), None
+    return _build_step(model, wish), None
 
 
-def _build_step(model: Any, step: ParityPostprocessor, wish: Wish) -> Graph:
+def _build_step(model: Any, wish: Wish) -> Graph:
     """The parity step alone."""
-    graph, policy = Graph(wish.dtype), step.policy_
+    graph, policy = Graph(wish.dtype), model.policy_
     n_classes = policy.cost.n_classes
     scores = graph.add_input(SCORES, graph.dtype, "rows", *([] if n_classes is None else [n_classes]))
     proba = graph.add_input(PROBA, graph.dtype, "rows", len(policy.group_prior))
     rows = checked_rows(graph, policy, graph.column(scores) if n_classes is None else scores, proba)
-    _add_answers(graph, model, step, rows, wish, None)
+    _add_answers(graph, model, rows, wish, None)
     return graph
 
 
-def _add_answers(
-    graph: Graph, model: Any, step: ParityPostprocessor, rows: StepRows, wish: Wish, table: Table | None
-) -> None:
+def _add_answers(graph: Graph, model: Any, rows: StepRows, wish: Wish, table: Table | None) -> None:
     """Declare the outputs."""
-    policy = step.policy_
-    answers, values = Answers(graph, policy, rows), _answer_values(model, step, graph)
+    policy = model.policy_
+    answers, values = Answers(graph, policy, rows), _answer_values(model, graph)
     for name in wish.outputs:
         title = name
         while title in graph.input_names():
@@ -197,27 +192,28 @@ def _add_answers(
         if name == "mode":
             place = answers.mode()
         elif name == "draw":
-            level = _uniforms(graph, step, wish.draw_by, table)
+            level = _uniforms(graph, model, wish.draw_by, table)
             place = answers.place(graph.cast(level, graph.dtype))
         else:
             place = answers.place(0.5 if name == "median" else wish.q)
         graph.add_output(title, graph.op("Gather", values, place), values.dtype, "rows")
 
 
-def _answer_values(model: Any, step: ParityPostprocessor, graph: Graph) -> AnyArray:
+def _answer_values(model: Any, graph: Graph) -> AnyArray:
     """What each place among the atoms stands for: the atom, or the class."""
     classes = getattr(model, "classes_", None)
     if classes is None:
-        return step.atoms_.astype(graph.dtype)
+        atoms: AnyArray = model.atoms_.astype(graph.dtype)
+        return atoms
     try:
         return label_values(classes.tolist())
     except NoConverterError as error:
         raise TypeError(f"classes_ cannot be the output of a graph: these are {error}.") from error
 
 
-def _uniforms(graph: Graph, step: ParityPostprocessor, draw_by: str, table: Table | None) -> str:
+def _uniforms(graph: Graph, model: Any, draw_by: str, table: Table | None) -> str:
     """A number in (0, 1) for each row, (n_rows,)."""
-    key, policy = step.draw_key_, step.policy_
+    key, policy = model.draw_key_, model.policy_
     if draw_by == "uniform":
         return graph.add_input("uniform", graph.dtype, "rows")
     if draw_by == "integers":
@@ -235,9 +231,7 @@ def _uniforms(graph: Graph, step: ParityPostprocessor, draw_by: str, table: Tabl
     return uniforms(graph, hash_rows(graph, scaled, rows.group_proba, key))
 
 
-def _metadata(
-    model: Any, step: ParityPostprocessor, wish: Wish, kinds: dict[Any, str] | None, single: list[str]
-) -> dict[str, str]:
+def _metadata(model: Any, wish: Wish, kinds: dict[Any, str] | None, single: list[str]) -> dict[str, str]:
     """Facts of the model card that a fitted model knows by itself, as text and JSON."""
     classes = getattr(model, "classes_", None)
     facts: dict[str, Any] = {
@@ -251,13 +245,13 @@ def _metadata(
         "draw_by": wish.draw_by if "draw" in wish.outputs else None,
         "q": wish.q if "quantile" in wish.outputs else None,
         "aware": bool(getattr(model, "aware", False)),
-        "atoms": step.atoms_.tolist(),
+        "atoms": model.atoms_.tolist(),
         "classes": None if classes is None else [str(label) for label in classes.tolist()],
-        "groups": [str(label) for label in step.groups_.tolist()],
-        "group_prior": step.group_prior_.tolist(),
-        "epsilon": step.epsilon_.tolist(),
-        "beta": step.beta_,
-        "promise": model._promise_text(),
+        "groups": [str(label) for label in model.groups_.tolist()],
+        "group_prior": model.group_prior_.tolist(),
+        "epsilon": model.epsilon_.tolist(),
+        "beta": model.beta_,
+        "out_of_sample": model._estimate_text(),
         "certificate": model.certificate_.to_dict(),
     }
     return {

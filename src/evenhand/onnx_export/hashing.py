@@ -12,8 +12,8 @@ from unicodedata import category
 
 import numpy as np
 
-from evenhand.estimators.draws import GRID, ROW_TAG, HashArray
-from evenhand.estimators.features import MISSING
+from evenhand.data.draws import GRID, ROW_TAG, HashArray
+from evenhand.data.features import MISSING
 from evenhand.onnx_export.graph import CONTRIB, ML, Graph
 
 INITIAL = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)  # of SipHash

@@ -11,8 +11,8 @@ from sklearn.pipeline import Pipeline
 
 from evenhand._utils.text import some_of
 from evenhand._utils.typing import AnyArray
-from evenhand.estimators.draws import HashArray
-from evenhand.estimators.tabular import frame_kinds
+from evenhand.data.draws import HashArray
+from evenhand.estimators.models import frame_kinds
 from evenhand.onnx_export.graph import Graph
 from evenhand.onnx_export.hashing import hash_features, number_cells, text_cells
 
@@ -111,7 +111,7 @@ def column_kinds(model: Any, columns: Any) -> dict[Any, str]:
     for each in models:
         for part in each if isinstance(each, list) else [each]:
             kinds |= {names[place]: TEXT for place in text_places(part, np.array(names, object))}
-    factors = model.cells_.factors or ()
+    factors = model.strata_.factors or ()
     given = model.conditional_on if isinstance(model.conditional_on, list | tuple) else [model.conditional_on]
     for place, key in enumerate(given if factors else ()):
         values = [value[place] if isinstance(value, tuple) else value for value in factors]

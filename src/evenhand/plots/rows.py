@@ -9,9 +9,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from evenhand._utils.typing import AnyArray, FloatArray, IntArray
 from evenhand._utils.validation import Labels, check_group_proba, check_rows_of, check_weights
+from evenhand.dual.notion import ParityNotion
 from evenhand.dual.parity import find_parity
 from evenhand.dual.policy import SoftmaxPolicy
-from evenhand.dual.step import ParityStep
 from evenhand.metrics import Membership
 from evenhand.metrics._inputs import Blocks, as_atoms, as_vector, checked_blocks
 from evenhand.metrics.masses import GroupMasses, Predictions
@@ -29,7 +29,7 @@ class PolicyModel(Protocol):
     atoms_: FloatArray
     epsilon_: FloatArray
     policy_: SoftmaxPolicy
-    step_: ParityStep
+    parity_: str | ParityNotion
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +49,7 @@ class ModelRows:
     ) -> "ModelRows":
         """What a user passes to `from_model`: rows as the model takes them, and their groups if known."""
         model, given = unwrap_model(model, given)
-        is_step = hasattr(model, "policy_") and not hasattr(model, "postprocessor_")
+        is_step = hasattr(model, "policy_") and not hasattr(model, "predict_scores")
         is_step = is_step or type(model).__name__ == "ParityPostprocessor"
         inputs = ("scores", "group_proba") if is_step else ("X",)
         told = _named_rows(model, (*inputs, "sensitive_features"), given, named)
@@ -62,7 +62,7 @@ class ModelRows:
             scores, group_proba = model.predict_scores(told["X"], sensitive_features=groups)
             classes = getattr(model, "classes_", None)
             names = None if classes is None else tuple(classes.tolist())
-            return cls._of_step(model.postprocessor_, scores, group_proba, known, sample_weight, names)
+            return cls._of_step(model, scores, group_proba, known, sample_weight, names)
         if known is None:
             raise TypeError(
                 f"{type(model).__name__} knows no groups: pass those of the rows, "
@@ -131,7 +131,7 @@ class ModelRows:
         """What was asked for, (n_groups,); None where that is about another distance, or other groups."""
         if self.step is None or self.step.policy_.strata is not None:
             return None
-        asked, two = find_parity(self.step.step_.parity).metric, len(self.atoms) == 2
+        asked, two = find_parity(self.step.parity_).metric, len(self.atoms) == 2
         if asked != metric and not (two and asked in ("ks", "sup", "tv")):
             return None
         groups, values, labels = self.step.groups_.tolist(), self.step.epsilon_, self.members.labels

@@ -12,7 +12,7 @@ from evenhand._utils.validation import Labels, as_floats, check_prior
 from evenhand.dual.costs import Cost
 from evenhand.dual.imbalance import stratum_sums
 from evenhand.metrics._inputs import as_atoms
-from evenhand.plots.rows import PolicyModel, unwrap_model
+from evenhand.plots.rows import unwrap_model
 from evenhand.plots.style import Display, headline, name_of, short, signed, subplots
 
 COLOUR_MAP = "cividis"  # lightness alone tells its order: for colour blindness and grey print alike
@@ -122,8 +122,7 @@ class TiltDisplay(Display):
             What is predicted, with its unit.
         """
         fitted, _ = unwrap_model(model)
-        step: PolicyModel = getattr(fitted, "postprocessor_", fitted)
-        policy, groups = step.policy_, step.groups_.tolist()
+        policy, groups = fitted.policy_, fitted.groups_.tolist()
         shown = cls.from_tilt(
             policy.grid.atoms,
             policy.tilt,

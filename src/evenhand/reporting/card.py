@@ -63,7 +63,7 @@ def _asked(facts: Facts) -> list[str]:
         words.asked_sentence(facts),
         words.reached_sentence(facts),
         facts.pair,
-        *facts.promise.sentences,
+        *facts.out_of_sample.sentences,
         words.cost_sentence(facts),
         words.unjudged_sentence(facts),
         facts.asked.meaning,

@@ -88,7 +88,7 @@ class Outlook:
     bound: float | None  # at most, with the confidence that was asked for at the fit
     proved: float | None  # at most, by the report's rows
     shown: float  # by these rows
-    chance: float  # shown by groups of this size that are drawn at random
+    noise: float  # shown by groups of this size that are drawn at random
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,7 +150,7 @@ class Facts:
     own: int  # place of the model's own among them
     path_note: str  # where the other tolerances come from, or why there are none
     outlook: tuple[Outlook, ...]  # as `groups`
-    promise: Proof  # what the fit says of new people
+    out_of_sample: Proof  # the estimate of the fit for new data
     held_out: Proof
     optimisation: Proof
     calibration: Proof

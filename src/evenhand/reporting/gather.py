@@ -24,9 +24,9 @@ from evenhand.evaluation.heldout import Model, read_held_out, step_of
 from evenhand.metrics import Measures, ScoredRows
 from evenhand.metrics.distances import Metric
 from evenhand.reporting.data import summarise
+from evenhand.reporting.estimates import describe_estimate, make_outlook, measure_noise
 from evenhand.reporting.facts import FEWEST_JUDGED, Asked, Effects, Facts, Group, Modes, Scale
 from evenhand.reporting.modes import Comparison
-from evenhand.reporting.promises import make_outlook, measure_chance, tell_promise
 from evenhand.reporting.proofs import prove_calibration, prove_held_out, prove_optimisation
 from evenhand.reporting.rates import find_rule, tell_pair, tell_rates
 from evenhand.reporting.scales import make_scale, spread
@@ -60,9 +60,9 @@ def gather(
     known = {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
     rows = _read(model, seen, known)
     postprocessor = step_of(model)
-    notion = find_parity(postprocessor.step_.parity)
+    notion = find_parity(postprocessor.parity_)
     before = rows.measure_scores(postprocessor.policy_, ["ks", notion])
-    chance = measure_chance(postprocessor.policy_, rows, notion)
+    noise = measure_noise(postprocessor.policy_, rows, notion)
     own = _own(postprocessor, rows)
     if frontier is None:
         others, note = _other_tolerances(postprocessor, rows, n_tolerances)
@@ -71,7 +71,7 @@ def gather(
     path = sorted([*others, own], key=lambda each: each.epsilon)
     groups, classes = _groups(rows, postprocessor), getattr(model, "classes_", None)
     charts = _Charts.of(groups, notion, [before, *(each.measures for each in path)], classes)
-    promise = tell_promise(model, within=rows.members.strata is not None)
+    estimate = describe_estimate(model, within=rows.members.strata is not None)
     held_out = prove_held_out(postprocessor, rows, _epsilon_of(rows, postprocessor))
     rule = find_rule(model, rows, threshold, selected)
     return Facts(
@@ -86,8 +86,8 @@ def gather(
         tolerances=tuple(map(charts.tolerance, path)),
         own=path.index(own),
         path_note=_path_note(postprocessor, note) if others else note,
-        outlook=make_outlook(groups, own.measures.distances(notion), chance, promise, held_out),
-        promise=promise,
+        outlook=make_outlook(groups, own.measures.distances(notion), noise, estimate, held_out),
+        out_of_sample=estimate,
         held_out=held_out,
         optimisation=prove_optimisation(model, rows),
         calibration=prove_calibration(model, postprocessor, rows),
@@ -209,7 +209,7 @@ def _without_pipeline(model: Any, X: Any, what: str) -> tuple[Model, Any]:
 
 
 def _read(model: Model, X: Any, known: dict[str, Any]) -> ScoredRows:
-    check_is_fitted(model, "policy_" if isinstance(model, ParityPostprocessor) else "postprocessor_")
+    check_is_fitted(model, "step_")
     if known["sensitive_features"] is None:
         raise ValueError("sensitive_features is missing: pass the group of each row.")
     if isinstance(model, ParityPostprocessor):
@@ -250,7 +250,7 @@ def _from_frontier(frontier: Frontier, rows: ScoredRows, own: Tolerance) -> tupl
     for point in frontier.points:
         if point.epsilon == own.epsilon:
             continue
-        policy = step_of(point.model).policy_
+        policy = point.model.policy_
         if len(policy.grid.atoms) != n_atoms:
             raise ValueError(
                 f"frontier predicts {len(policy.grid.atoms)} values and model {n_atoms}: make it from the "

@@ -51,7 +51,7 @@ class Comparison:
 
     def tell(self, other: tuple[Model, ScoredRows] | None) -> Modes:
         """Both modes, by another model with the rows as it scores them; by solving again where it is None."""
-        policy = step_of(self.model).policy_
+        policy = self.model.policy_
         try:
             found = _solved_again(self) if other is None else _given(self, *other)
         except NoComparisonError as reason:
@@ -93,7 +93,7 @@ def _given(own: Comparison, other: Model, scored: ScoredRows) -> tuple[str, Meas
     members = own.rows.members
     if scored.members.labels != members.labels or scored.members.n_rows != members.n_rows:
         raise ValueError("compare= has other groups than the model: fit both on the same rows.")
-    policy, mine = step_of(other).policy_, step_of(own.model).policy_
+    policy, mine = other.policy_, own.model.policy_
     if type(policy.cost) is not type(mine.cost) or policy.cost.n_classes != mine.cost.n_classes:
         raise ValueError("compare= has another cost than the model: their risks cannot be compared.")
     chances = None if own.rule is None else own.rule.for_policy(policy).chances(policy, scored)
@@ -141,23 +141,23 @@ def _known(own: Comparison, step: ParityPostprocessor) -> FloatArray:
 
 
 def _solve(step: ParityPostprocessor, rows: ScoredRows, half: IntArray, size: int) -> ParityPostprocessor:
-    """The same step, fitted with the groups of some rows; refused where they cannot keep its promise."""
+    """The same step, fitted with the groups of some rows; refused where they cannot keep the tolerance."""
     if len(half) > size:
         half = np.random.default_rng(0).choice(half, size, replace=False)
-    promised = step.certificate_.promise is not None
+    estimated = step.certificate_.out_of_sample is not None
     template: ParityPostprocessor = step_template(step)
-    template.set_params(confidence="average" if promised else None)
+    template.set_params(confidence="average" if estimated else None)
     weights = rows.members.weights if rows.members.has_weights else None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EvenhandWarning)  # what it cannot promise is looked at below
+        warnings.simplefilter("ignore", EvenhandWarning)  # whether the tolerance is kept is checked below
         template.fit(
             rows.scores[half],
             rows.group_proba[half],
             sample_weight=None if weights is None else weights[half],
-            sensitive_features=rows.members.codes[half] if promised else None,
+            sensitive_features=rows.members.codes[half] if estimated else None,
         )
-    promise = template.certificate_.promise
-    if promise is not None and not promise.kept:
+    estimate = template.certificate_.out_of_sample
+    if estimate is not None and not estimate.kept:
         raise NoComparisonError(
             f"A half of these rows, {len(half):,}, is too few to keep the tolerance with the group, so the "
             "other mode is not tried."

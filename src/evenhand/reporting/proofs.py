@@ -14,7 +14,7 @@ from evenhand.certificates import HeldOutCertificate, certify_held_out
 from evenhand.certificates.samples import BOUNDED
 from evenhand.dual.parity import Thresholds, find_parity
 from evenhand.estimators.postprocessor import ParityPostprocessor
-from evenhand.evaluation.heldout import Model, step_of
+from evenhand.evaluation.heldout import Model
 from evenhand.metrics import Membership, ScoredRows
 from evenhand.metrics.distances import Metric
 from evenhand.plots import CalibrationDisplay
@@ -94,7 +94,7 @@ class _Named(NamedTuple):
 
 def _certified(postprocessor: ParityPostprocessor) -> tuple[Metric, bool]:
     """The distance to bound, and whether it is the one that was asked for."""
-    notion = find_parity(postprocessor.step_.parity)
+    notion = find_parity(postprocessor.parity_)
     if isinstance(notion, Thresholds):
         return notion, True
     asked = notion.metric
@@ -127,7 +127,7 @@ def prove_optimisation(model: Model, rows: ScoredRows) -> Proof:
     within = rows.members.strata is not None
     numbers["groups"] = [label_text(group, within=within) for group in certificate.groups]
     del numbers["calibration"]  # has a section of its own
-    cost = step_of(model).policy_.cost
+    cost = model.policy_.cost
     error = f"The mean {cost.score_risk_name}"
     if cost.score_risk_name == cost.risk_name:
         error = f"{capital(cost.risk_name)}, by the scores,"
@@ -156,11 +156,11 @@ def prove_calibration(model: Model, postprocessor: ParityPostprocessor, rows: Sc
             ),
             None,
         )
-    notion = getattr(model, "cells_", None)  # whose models may tell outcomes apart, too
+    notion = getattr(model, "strata_", None)  # whose models may tell outcomes apart, too
     joint = notion is not None and notion.joint
     names = [label_text(group, within=joint) for group in diagnosis.groups]
-    tried = None if isinstance(model, ParityPostprocessor) else model._chosen_calibration()
-    sentences = calibration_sentences(diagnosis, names, where, tried)
+    recalibrated = not isinstance(model, ParityPostprocessor) and model.recalibrates
+    sentences = calibration_sentences(diagnosis, names, where, recalibrated=recalibrated)
     return Proof(sentences, _calibration_numbers(diagnosis, names))
 
 
@@ -190,7 +190,7 @@ def _diagnose(postprocessor: ParityPostprocessor, rows: ScoredRows) -> Calibrati
 def _calibration_numbers(diagnosis: CalibrationDiagnosis, names: list[str]) -> dict[str, Any]:
     """The figures by group, and the curves with the band that exact probabilities would stay in."""
     display = CalibrationDisplay.from_diagnosis(diagnosis)
-    kept = ("mean_proba", "observed_share", "calibration_error", "calibration_error_floor", "parity_cost")
+    kept = ("mean_proba", "observed_share", "calibration_error", "parity_cost")
     numbers: dict[str, Any] = {"groups": names, "n_rows": diagnosis.n_rows}
     numbers |= {name: getattr(diagnosis, name) for name in (*kept, "parity_cost_floor", "parity_cost_limit")}
     curves = ("proba", "share", "low", "high", "count")

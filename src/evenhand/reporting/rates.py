@@ -9,7 +9,7 @@ from sklearn.utils.validation import _num_samples
 from evenhand._utils.typing import AnyArray, FloatArray
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.estimators.postprocessor import ParityPostprocessor
-from evenhand.evaluation.heldout import Model, step_of
+from evenhand.evaluation.heldout import Model
 from evenhand.metrics import Measures, ScoredRows
 from evenhand.metrics.attributes import Attribute, read_attributes
 from evenhand.metrics.distances import Metric
@@ -56,7 +56,7 @@ def tell_rates(model: Model, rows: ScoredRows, sensitive_features: Any, rule: Ru
     """Rates and impact ratios of a model on a report's rows, beside those of its scores."""
     if rule is None:
         return Proof(("Of several classes none was named as the one that selects (selected=).",), None)
-    policy = step_of(model).policy_
+    policy = model.policy_
     before = rule.chances_before(policy, rows.scores)
     chosen = Selection(rule.chances(policy, rows), rule.meaning, rule.threshold, by_median=rule.by_median)
     found = make_rates(chosen, before, _attributes(model, rows, sensitive_features), LEVEL)
@@ -86,7 +86,7 @@ def find_rule(model: Model, rows: ScoredRows, threshold: float | None, selected:
 
     None for several classes of which none is named.
     """
-    policy = step_of(model).policy_
+    policy = model.policy_
     atoms = policy.grid.atoms
     if policy.cost.n_classes is not None:
         return _class_rule(model, len(atoms), selected)

@@ -9,8 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from evenhand._utils.labels import label_text
 from evenhand.dual.costs import CostMatrix, Squared
 from evenhand.dual.imbalance import ImbalanceModel
-from evenhand.estimators.postprocessor import ParityPostprocessor
-from evenhand.evaluation.heldout import Model, step_of
+from evenhand.evaluation.heldout import Model
 
 MOST_GROUPS = 24  # that a reader would type a probability for
 
@@ -23,8 +22,8 @@ def read_scorer(model: Any) -> dict[str, Any]:
     fitted = model[-1] if isinstance(model, Pipeline) else model
     if not isinstance(fitted, Model):
         raise TypeError(f"scorer=True needs a fitted model of evenhand: got {type(fitted).__name__}.")
-    check_is_fitted(fitted, "policy_" if isinstance(fitted, ParityPostprocessor) else "postprocessor_")
-    policy, instead = step_of(fitted).policy_, "Leave it out; evenhand.explain tells of single people."
+    check_is_fitted(fitted, "step_")
+    policy, instead = fitted.policy_, "Leave it out; evenhand.explain tells of single people."
     if policy.strata is not None or len(policy.group_prior) > MOST_GROUPS:
         raise ValueError(
             f"scorer=True is for at most {MOST_GROUPS} groups that are compared among all rows. {instead}"
@@ -42,7 +41,7 @@ def read_scorer(model: Any) -> dict[str, Any]:
         "atoms": policy.grid.atoms.tolist(),
         "classes": None if classes is None else [str(label) for label in classes.tolist()],
         "n_scores": policy.cost.n_classes or 1,
-        "groups": [label_text(group) for group in step_of(fitted).groups_.tolist()],
+        "groups": [label_text(group) for group in fitted.groups_.tolist()],
         "prior": policy.group_prior.tolist(),
         "kept": ImbalanceModel.from_prior(policy.group_prior).kept.tolist(),
         "loadings": loadings.tolist(),

@@ -9,8 +9,8 @@ import numpy as np
 from evenhand._utils.labels import label_text
 from evenhand._utils.text import capital
 from evenhand._utils.typing import FloatArray
-from evenhand.calibration import JOINT, CalibrationDiagnosis
-from evenhand.certificates import Certificate, HeldOutCertificate, Promise
+from evenhand.calibration import CalibrationDiagnosis
+from evenhand.certificates import Certificate, HeldOutCertificate, OutOfSample
 from evenhand.dual.costs import ERROR_RATE
 from evenhand.metrics.distances import find_distance
 from evenhand.metrics.price import is_hardly_better
@@ -70,10 +70,10 @@ def change(before: float, after: float) -> str:
 
 def within_text(model: Any) -> str:
     """Among whom a fitted model compares groups; empty where it is among all."""
-    if not hasattr(model, "cells_"):  # a post-processor, which knows no more of its strata than their names
+    if not hasattr(model, "strata_"):  # a post-processor, which knows no more of its strata than their names
         strata = dict.fromkeys(label_text(stratum) for stratum, _ in model.groups_)
         return f"within each of {len(strata)} strata, {some_of(list(strata))}"
-    notion = model.cells_
+    notion = model.strata_
     if notion.is_plain:
         return ""
     parts = []
@@ -120,46 +120,31 @@ def not_given(facts: Facts) -> tuple[str, ...]:
     return NOT_GIVEN[1:] if SAME_CLASS in facts.asked.within else NOT_GIVEN
 
 
-def promise_sentences(promise: Promise | None, names: list[str]) -> tuple[str, ...]:
-    """What the fit says of new people."""
-    if promise is None:
+def estimate_sentences(estimate: OutOfSample | None, names: list[str]) -> tuple[str, ...]:
+    """The out-of-sample estimate of the fit."""
+    if estimate is None:
         return (
-            "Nothing was promised to new people at the fit: the tolerance is for its own rows, with the "
-            "group probabilities taken at their word.",
+            "There is no estimate for new data: the tolerance is for the rows of the fit, assuming that "
+            "their group probabilities are correct.",
         )
-    worst, rows = promise.worst, f"{promise.n_rows:,} rows"
-    how = f"By {rows} that were set aside" if promise.proved else f"By cross-fitting on {rows}"
-    told = (
-        f"{how}, with their true groups, the group nearest to its limit is {named(names[worst])}: asked for "
-        f"{number(float(promise.epsilon[worst]))}, new people are expected to see "
-        f"{number(float(promise.expected[worst]))}"
-    )
-    if promise.bound is not None and promise.confidence is not None:
-        most = "proved to be at most" if promise.proved else "at most"
-        told += (
-            f", {most} {number(float(promise.bound[worst]))} with {percent(promise.confidence)} confidence"
-        )
-    told += (
-        f". Those rows show {number(float(promise.measured[worst]))}, where chance alone would show "
-        f"{number(float(promise.chance[worst]))}."
-    )
-    if promise.kept:
-        return (told,)
-    return told, replace(promise, groups=tuple(map(named, names)), within=False).shortfall()
+    told = replace(estimate, groups=tuple(map(named, names)), strata=False)
+    if estimate.kept:
+        return (told.summary(),)
+    return told.summary(), told.shortfall()
 
 
 def outlook_columns(facts: Facts) -> dict[str, str]:
     """Figures of `facts.outlook` that there are, and what they are called."""
-    columns = {"asked": "Asked"}
-    found, proved = facts.promise.numbers, facts.held_out.numbers
+    columns = {"asked": "Tolerance"}
+    found, proved = facts.out_of_sample.numbers, facts.held_out.numbers
     if found is not None:
-        columns["expected"] = "Expected for new people"
+        columns["expected"] = "Expected on new data"
         if found["bound"] is not None:
             how = "Proved at the fit: at most" if found["proved"] else "At most"
             columns["bound"] = f"{how} ({percent(found['confidence'])})"
     if proved is not None and proved["epsilon"] is not None:
         columns["proved"] = f"Proved by these rows: at most ({percent(1 - proved['delta'])})"
-    return columns | {"shown": "These rows show", "chance": "Chance would show"}
+    return columns | {"shown": "These rows", "noise": "Sampling noise"}
 
 
 def tolerance_sentence(epsilon: FloatArray, tolerance: FloatArray) -> str:
@@ -168,7 +153,7 @@ def tolerance_sentence(epsilon: FloatArray, tolerance: FloatArray) -> str:
         return ""
     return (
         "Tolerances here are those of the parity step on the rows that it is solved on. This model's is "
-        f"{number(float(tolerance.max()))}, chosen for the {number(float(epsilon.max()))} of new people. "
+        f"{number(float(tolerance.max()))}, chosen to keep {number(float(epsilon.max()))} on new data. "
     )
 
 
@@ -322,9 +307,9 @@ def optimisation_sentences(certificate: Certificate, error: str) -> tuple[str, .
 
 
 def calibration_sentences(
-    diagnosis: CalibrationDiagnosis, all_names: list[str], where: str, calibration: str | None
+    diagnosis: CalibrationDiagnosis, all_names: list[str], where: str, *, recalibrated: bool
 ) -> tuple[str, ...]:
-    """Whether the group probabilities mean what they say; `calibration` is what was tried to mend them."""
+    """Whether the group probabilities are calibrated, and what may help where they are not."""
     over = diagnosis.parity_cost > diagnosis.parity_cost_limit
     names = [name for name, far in zip(all_names, over, strict=True) if far]
     start = (
@@ -334,13 +319,13 @@ def calibration_sentences(
     if not names:
         return (start, "They are as good as exact probabilities would look on as many rows.")
     worst = float(diagnosis.parity_cost[over].max())
-    advice = 'Calibrating the models may help: calibration="joint" mends both, given what both say.'
-    if calibration == JOINT:
-        advice = "More labelled rows, or better models, may help."
+    advice = 'Recalibration may help: calibration="joint" corrects both models, given the output of both.'
+    if recalibrated:
+        advice = "More labeled rows, or better models, may help."
     return (
         start,
-        f"They are off by more than chance explains for {some_of(names)}. This can add "
-        f"{number(worst, 2)} or more to the gap that the fit promises. {advice}",
+        f"Their errors are larger than sampling noise for {some_of(names)}. This can add "
+        f"{number(worst, 2)} or more to the gap that the fit estimates. {advice}",
     )
 
 

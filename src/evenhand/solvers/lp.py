@@ -57,7 +57,7 @@ def solve_lp(problem: DualProblem, *, max_size: int = MAX_SIZE) -> LinearProgram
     >>> from evenhand._utils.validation import Rows
     >>> scores, proba = np.array([-1.0, 1.0]), np.eye(2)
     >>> model = ParityPostprocessor(parity="mean", epsilon=0.0, atoms=[-1.0, 0.0, 1.0]).fit(scores, proba)
-    >>> problem = model.step_.problem(Rows(scores, proba, ("a", "b"), None))
+    >>> problem = model.step_.step.problem(Rows(scores, proba, ("a", "b"), None))
     >>> round(solve_lp(problem).risk, 6)  # both groups meet half way
     1.0
     """

@@ -5,7 +5,8 @@ Spark or Dask. `fit_table` and `stream_table` fit a model, `predict_table` and `
 and `TableProgress` is what `progress=` receives. The modules:
 
 - Public functions: `batch`, `streaming`, `predictions`, `progress`.
-- Reading: `sources` opens any table as blocks of rows; `files` reads CSV, Parquet and Arrow files. `columns`
+- Reading: `sources` opens any table as blocks of rows; `files` reads CSV, Parquet and Arrow files. `quotes`
+  refuses CSV files whose quotes join rows. `columns`
   interprets columns of Arrow tables, and `model_inputs` selects those that a model needs.
 - Writing: `writing` writes files that appear complete or not at all. `formats` names the formats.
 - Clusters: `clusters` passes frames of Spark and Dask to `on_spark` and `on_dask`, which run the functions of

@@ -8,18 +8,18 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.base import clone
 
+from evenhand._kernels.blas import one_blas_thread
 from evenhand._utils.progress import report_progress
-from evenhand._utils.validation import Rows, check_epsilon, require_mass
-from evenhand.dual.costs import Squared, make_cost
+from evenhand._utils.validation import Rows, require_mass
+from evenhand.calibration import CalibrationDiagnosis
+from evenhand.dual.costs import Squared
 from evenhand.dual.grid import Grid, automatic_n_atoms
 from evenhand.dual.step import choose_beta, choose_grid
-from evenhand.estimators.draws import key_from
 from evenhand.estimators.postprocessor import ParityPostprocessor
-from evenhand.estimators.selection import is_cv
+from evenhand.estimators.step_fit import Evidence, FittedStep, SolvedStep, StepPlan, finish, fit_step
 from evenhand.exceptions import ConvergenceWarning, InterruptWarning
-from evenhand.solvers import Callback, Progress, Solver, run_and_warn
+from evenhand.solvers import Callback, Progress, run_and_warn
 from evenhand.tables.clusters import open_partitions
 from evenhand.tables.model_inputs import Model, TableReader, make_reader, read_weights
 from evenhand.tables.numbers import ScoredTable
@@ -94,11 +94,17 @@ def fit_table(
     array([0.05 , 0.025])
     """
     reader = make_reader(model, columns, scores, group_proba, sensitive_features, strata)
-    with showing(progress), _scored(reader, source, sample_weight, folder) as table:
+    with showing(progress), _scored(reader, source, sample_weight, folder) as table, one_blas_thread():
+        require_mass(table.groups or (), table.group_mass())
+        start = getattr(model, "step_", None)
+        diagnosis = None
         if isinstance(model, ParityPostprocessor):
-            _fit_step(model, table)
+            plan = StepPlan.of(model, table.groups or (), table.strata, knows_groups=True)
         else:
-            model._install_step(_fit_step(model._postprocessor(model.cells_), table))
+            plan, diagnosis = model._plan(model.strata_), model.certificate_.calibration
+        step = _fit_step(plan, table, start if model.warm_start else None, diagnosis)
+    model.__dict__.pop("stream_", None)
+    model.step_ = step
     return model
 
 
@@ -141,86 +147,78 @@ def _read_into(spool: Spool, reader: TableReader, source: Any, sample_weight: st
         raise ValueError("The table has no rows, or none of positive weight: give at least one.")
 
 
-def _fit_step(step: ParityPostprocessor, table: ScoredTable) -> ParityPostprocessor:
-    """Fit a post-processor on the rows of a table."""
+def _fit_step(
+    plan: StepPlan, table: ScoredTable, start: FittedStep | None, diagnosis: CalibrationDiagnosis | None
+) -> FittedStep:
+    """Fit the step on the rows of a table."""
 
     def show(now: Progress) -> None:
         report_progress("solve", now.n_iter)
 
-    require_mass(table.groups or (), table.group_mass())
-    if table.n_rows <= _memory_rows(step, table):
-        step._fit_rows(table.all_rows(), callback=show)
+    if table.n_rows <= _memory_rows(plan, table):
+        step = fit_step(plan, table.all_rows(), Evidence(diagnosis=diagnosis), start=start, callback=show)
     else:
-        _fit_elsewhere(step, table, show)
-    if isinstance(table, ScoredPartitions):
-        step.n_passes_ = table.n_passes
-    return step
+        step = _fit_elsewhere(plan, table, diagnosis, show)
+    return replace(step, n_passes=table.n_passes if isinstance(table, ScoredPartitions) else None)
 
 
-def _memory_rows(step: ParityPostprocessor, table: ScoredTable) -> int:
-    return MEMORY_NUMBERS // (len(table.groups or ()) + 1 + _n_features(step, table.n_rows))
+def _memory_rows(plan: StepPlan, table: ScoredTable) -> int:
+    return MEMORY_NUMBERS // (len(plan.groups) + 1 + _n_features(plan, table.n_rows))
 
 
-def _n_features(step: ParityPostprocessor, n_rows: int) -> int:
+def _n_features(plan: StepPlan, n_rows: int) -> int:
     """Numbers that the cost of a row needs: one for squares, one for each class or atom otherwise."""
-    cost = make_cost(step.cost)
-    if isinstance(cost, Squared):
+    if isinstance(plan.cost, Squared):
         return 1
-    if cost.n_classes is not None:
-        return cost.n_classes
-    if isinstance(step.atoms, str):
+    if plan.cost.n_classes is not None:
+        return plan.cost.n_classes
+    if isinstance(plan.atoms, str):
         return automatic_n_atoms(n_rows)
-    return int(step.atoms) if np.ndim(step.atoms) == 0 else len(step.atoms)
+    return int(plan.atoms) if np.ndim(plan.atoms) == 0 else len(plan.atoms)
 
 
-def _fit_elsewhere(step: ParityPostprocessor, table: ScoredTable, callback: Callback) -> ParityPostprocessor:
+def _fit_elsewhere(
+    plan: StepPlan, table: ScoredTable, diagnosis: CalibrationDiagnosis | None, callback: Callback
+) -> FittedStep:
     """Solve on a sample in memory, then from there on all the rows, wherever they are."""
-    solver = step._solver()
-    if solver.needs_stored_rows:
+    if plan.solver.needs_stored_rows:
         raise ValueError(
-            f'solver="{solver.name}" holds all its rows in memory: {table.n_rows} are too many. '
+            f'solver="{plan.solver.name}" holds all its rows in memory: {table.n_rows} are too many. '
             'Pass solver="auto".'
         )
-    groups = table.groups or ()
-    epsilon, key = check_epsilon(step.epsilon, groups, table.strata), key_from(step.random_state)
-    sample = table.sample_rows(_memory_rows(step, table))
-    start = _fit_sample(step, solver, table, sample)
-    asked = replace(start.step_, group_prior=table.group_mass(), epsilon=epsilon)
-    selected = {name: value for name, value in vars(start).items() if name == "selection_"}
-    with table.rows(asked, sample) as rows:
-        problem = asked.problem(rows)
-        result = run_and_warn(solver, problem, start.multipliers_, callback)
+    sample = table.sample_rows(_memory_rows(plan, table))
+    start = _fit_sample(plan, table, sample)
+    step = replace(start.step, group_prior=table.group_mass())
+    with table.rows(step, sample) as rows:
+        problem = step.problem(rows)
+        result = run_and_warn(plan.solver, problem, start.multipliers, callback)
         n_clipped = rows.count_clipped()
-        step._report_clipping(asked.grid, n_clipped, table.n_rows)
-        others = {"n_clipped_": n_clipped, "draw_key_": key, **selected}
-        return step._install_fit(asked, problem, result, groups, **others)
+        plan.warn_of_clipping(step, n_clipped, table.n_rows)
+        return finish(plan, SolvedStep(step, problem, result, n_clipped), sample, diagnosis=diagnosis)
 
 
-def _fit_sample(
-    step: ParityPostprocessor, solver: Solver[Any], table: ScoredTable, rows: Rows
-) -> ParityPostprocessor:
+def _fit_sample(plan: StepPlan, table: ScoredTable, rows: Rows) -> FittedStep:
     """The step fitted on a sample, with the atoms and the beta of all the rows."""
-    settings: dict[str, Any] = {}
-    if not is_cv(step.beta):
-        n_rows = table.n_rows
-        settings["beta"] = choose_beta(step.beta, make_cost(step.cost), n_rows, solver.default_beta(n_rows))
-    if isinstance(step.atoms, str) and not is_cv(step.atoms) and table.n_classes is None:
-        settings["atoms"] = automatic_n_atoms(table.n_rows)
-    grid = _cover(step, table, rows)
-    if np.isfinite(grid.bounds).all():
-        settings["bounds"] = grid.bounds
+    n_rows, atoms = table.n_rows, plan.atoms
+    if isinstance(atoms, str) and table.n_classes is None:
+        atoms = automatic_n_atoms(n_rows)
+    grid = _cover(plan, table, rows)
+    plan = replace(
+        plan,
+        atoms=atoms,
+        beta=choose_beta(plan.beta, plan.cost, n_rows, plan.solver.default_beta(n_rows)),
+        bounds=grid.bounds if np.isfinite(grid.bounds).all() else plan.bounds,
+    )
     inside = replace(rows, scores=grid.clip(rows.scores))  # what lies outside is counted over all rows
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a start is all that it has to be
-        fitted: ParityPostprocessor = clone(step).set_params(**settings)._fit_rows(inside)
-    return fitted
+        return fit_step(plan, inside)
 
 
-def _cover(step: ParityPostprocessor, table: ScoredTable, rows: Rows) -> Grid:
+def _cover(plan: StepPlan, table: ScoredTable, rows: Rows) -> Grid:
     """The grid of the sample and of the lowest and the highest score of all."""
     if table.n_classes is None:
         scores = np.concatenate([rows.scores, [table.lowest, table.highest]])
         weights = None if rows.weights is None else np.append(rows.weights, [0.0, 0.0])
         rows = replace(rows, scores=scores, weights=weights)
-    atoms = "auto" if is_cv(step.atoms) else step.atoms
-    return choose_grid(atoms, step.bounds, rows.scores, rows.weights, make_cost(step.cost))
+    return choose_grid(plan.atoms, plan.bounds, rows.scores, rows.weights, plan.cost)

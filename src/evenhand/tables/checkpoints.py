@@ -29,7 +29,7 @@ _TAIL = "table_tail_"  # how many rows came last, and their digest
 _ABOUT_TABLE = (_PLACE, _ORIGIN, _READING, _TAIL)
 
 # parts of an estimator that go along with a stream: all else stays as it was fitted
-_MOVING = ("postprocessor_", "certificate_", "n_iter_")
+_MOVING = ("step_", "stream_")
 
 # parameters of estimators that say which parity is asked for
 _NOTION = ("criterion", "pos_label", "cost_matrix", "aware", "attributes", "conditional_on")
@@ -206,7 +206,7 @@ def _plain(value: Any) -> Any:
 
 def _is_streaming(model: Any) -> bool:
     """Whether `partial_fit` came last: a fit ends a stream."""
-    return hasattr(getattr(model, "postprocessor_", model), "stream_")
+    return "stream_" in vars(model)
 
 
 def _fitted(model: Model) -> dict[str, Any]:
@@ -258,7 +258,7 @@ def _learned(model: Model) -> dict[str, Any]:
 
 def _models(learned: dict[str, Any]) -> dict[str, Any]:
     """What stays as it was fitted while the stream goes on; nothing where there is a parity step alone."""
-    if "postprocessor_" not in learned:
+    if "scorer_" not in learned:
         return {}
     return {name: part for name, part in learned.items() if name not in _MOVING}
 

@@ -53,8 +53,7 @@ class TableReader:
         """What the numbers of a row will be, told without a row."""
         model = self.model
         if isinstance(model, ParityEstimator):
-            cost = make_cost(model._postprocessor(model.cells_).cost)
-            return Layout(tuple(model.groups_.tolist()), model.cells_.strata(), cost.n_classes)
+            return Layout(model.step_.groups, model.strata_.codes(), model.policy_.cost.n_classes)
         if self.scores is None or self.group_proba is None:
             raise ValueError(NAMELESS)
         groups: Labels = tuple(self.group_proba)
@@ -91,7 +90,7 @@ class TableReader:
         if isinstance(model, ParityEstimator):
             (X,) = self.arguments(block)
             scores, proba = model.predict_scores(X, **self.keywords(block))
-            return Rows(scores, proba, tuple(model.groups_.tolist()), None, model.cells_.strata())
+            return Rows(scores, proba, model.step_.groups, None, model.strata_.codes())
         given, group_proba = self.arguments(block)
         if groups is None:
             groups = column_labels(group_proba)
@@ -129,7 +128,7 @@ def make_reader(
     if isinstance(group_proba, str) or isinstance(columns, str):
         raise ValueError("columns and group_proba take a list of names: got one text.")
     if isinstance(model, ParityEstimator):
-        check_is_fitted(model, "postprocessor_")
+        check_is_fitted(model, "step_")
         if scores is not None or group_proba is not None or strata is not None:
             raise ValueError(
                 "scores, group_proba and strata are for a ParityPostprocessor: an estimator makes its own."

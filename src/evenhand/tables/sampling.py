@@ -9,8 +9,8 @@ together, and kept as one row with the weight of all.
 import numpy as np
 
 from evenhand._utils.typing import FloatArray, IntArray
+from evenhand.data.draws import uniforms_from_rows
 from evenhand.dual.rows import MemoryRows
-from evenhand.estimators.draws import uniforms_from_rows
 from evenhand.tables.numbers import Layout
 
 KEY = np.array([0x6576656E68616E64, 0x73616D706C652031], np.uint64)  # not that of the draws

@@ -67,8 +67,8 @@ def _runs(n_rows: int) -> dict[str, Callable[[], object]]:
     scores, proba = data.scores, data.group_proba
     model = ParityPostprocessor(epsilon=EPSILON, atoms=N_ATOMS, bounds=(-1.0, 1.0), tol=TOLERANCE)
     fitted = ParityPostprocessor(**model.get_params()).fit(scores, proba)
-    problem = fitted.step_.problem(Rows(scores, proba, (0, 1), None))
-    rows = fitted.step_.rows(Rows(scores, proba, (0, 1), None))
+    problem = fitted.step_.step.problem(Rows(scores, proba, (0, 1), None))
+    rows = fitted.step_.step.rows(Rows(scores, proba, (0, 1), None))
     start = np.zeros(problem.multipliers_shape)
     levels = np.random.default_rng(0).random(n_rows)
     return {

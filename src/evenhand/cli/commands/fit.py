@@ -188,7 +188,7 @@ class Fitted:
     @property
     def status(self) -> Status:
         """Why the solver stopped."""
-        status: Status = self.model.postprocessor_.result_.status
+        status: Status = self.model.result_.status
         return status
 
 
@@ -212,7 +212,7 @@ def learn(
                 raise UsageError(f"{option} needs rows to choose on: set --holdout above 0.")
             choose, test = split(test, 0.5)
             model = choose_model(prepared.model, rows, more, choose, limit)
-    if model.postprocessor_.result_.status is Status.STOPPED:
+    if model.result_.status is Status.STOPPED:
         raise KeyboardInterrupt
     with terminal.working("Measuring"):
         return Fitted(model, prepared, test, None if test is None else compare(model, test))
@@ -278,22 +278,22 @@ def write_report(fitted: Fitted, path: str, terminal: Terminal, compare: Any) ->
 
 
 def show(fitted: Fitted, terminal: Terminal) -> None:
-    """What was asked, what new people are promised, and what held-out rows show."""
+    """Tolerance, out-of-sample estimate, and what held-out rows show."""
     certificate = fitted.model.certificate_
-    asked = sorted(set(np.round(fitted.model.postprocessor_.epsilon_, 12).tolist()))
+    asked = sorted(set(np.round(fitted.model.epsilon_, 12).tolist()))
     wanted = f"{asked[0]:g}" if len(asked) == 1 else f"{asked[0]:g} to {asked[-1]:g}, by group"
-    whom, reached = "for new people", ""
-    if certificate.promise is None:
-        whom = "on these rows"
-        reached = f", reached {np.max(certificate.violation):.4g}. Nothing is promised to new people"
+    where, reached = "on new data", ""
+    if certificate.out_of_sample is None:
+        where = "on these rows"
+        reached = f", reached {np.max(certificate.violation):.4g}. There is no estimate for new data"
     terminal.say(
         f"Fitted on {len(fitted.prepared.fit)} rows, {len(fitted.prepared.kinds)} features, "
-        f"{len(certificate.groups)} groups. Parity {certificate.parity!r}: asked for at most {wanted} {whom}"
+        f"{len(certificate.groups)} groups. Parity {certificate.parity!r}: at most {wanted} {where}"
         f"{reached}."
     )
-    if certificate.promise is not None:
-        terminal.say(certificate.promise.summary())
-    if known := fitted.model.group_knowledge_.sentence:
+    if certificate.out_of_sample is not None:
+        terminal.say(certificate.out_of_sample.summary())
+    if known := fitted.model.group_summary_.sentence:
         terminal.say(known)
     if fitted.comparison is not None:
         terminal.say(f"On {fitted.comparison.audit.n_rows} {fitted.test_name}:")
@@ -308,7 +308,7 @@ def facts(fitted: Fitted, output: str, report: str | None) -> dict[str, Any]:
         "rows": len(fitted.prepared.fit),
         "features": fitted.prepared.kinds,
         "status": fitted.status.name.lower(),
-        "epsilon": fitted.model.postprocessor_.epsilon_.tolist(),
+        "epsilon": fitted.model.epsilon_.tolist(),
         "certificate": fitted.model.certificate_.to_dict(),
         "held_out": None if fitted.comparison is None else fitted.comparison.to_dict(),
     }

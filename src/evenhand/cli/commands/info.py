@@ -45,23 +45,23 @@ def info(
 
 
 def show_groups(model: Any, found: dict[str, Any], terminal: Terminal) -> None:
-    """What each group was asked for, what new people are promised, and what the rows of the fit have."""
-    certificate, within = model.certificate_, not model.cells_.is_plain
-    promise = certificate.promise
+    """Tolerance, out-of-sample estimate and distance on the rows of the fit, by group."""
+    certificate, within = model.certificate_, not model.strata_.is_plain
+    estimate = certificate.out_of_sample
     columns = {
         "group": [label_text(group, within=within) for group in certificate.groups],
         "share": [f"{share:.1%}" for share in found["shares"]],
-        "asked": model.postprocessor_.epsilon_,
+        "tolerance": model.epsilon_,
     }
-    if promise is not None:
-        columns["expected for new people"] = _two_digits(promise.expected)
-        if promise.bound is not None:
-            how = "proved" if promise.proved else "at most"
-            columns[f"{how}, confidence {promise.confidence:g}"] = promise.bound
-        columns |= {"rows show": _two_digits(promise.measured), "chance": _two_digits(promise.chance)}
+    if estimate is not None:
+        columns["expected on new data"] = _two_digits(estimate.expected)
+        if estimate.bound is not None:
+            how = "proved" if estimate.proved else "at most"
+            columns[f"{how}, confidence {estimate.confidence:g}"] = estimate.bound
+        columns |= {"held-out rows": _two_digits(estimate.measured), "noise": _two_digits(estimate.noise)}
     columns["on the rows of the fit"] = certificate.violation
     terminal.table(list(columns), list(zip(*columns.values(), strict=True)))
-    terminal.say("Nothing is promised to new people." if promise is None else str(promise))
+    terminal.say("No estimate for new data: epsilon is for the rows." if estimate is None else str(estimate))
 
 
 def _two_digits(values: FloatArray) -> list[str]:
@@ -71,28 +71,27 @@ def _two_digits(values: FloatArray) -> list[str]:
 
 def describe(model: Any) -> dict[str, Any]:
     """Facts of a fitted model."""
-    step = model.postprocessor_
     names = getattr(model, "feature_names_in_", np.array([])).tolist()
     classes = [label_cell(label) for label in getattr(model, "classes_", np.array([])).tolist()]
-    low, high = float(step.atoms_[0]), float(step.atoms_[-1])
+    low, high = float(model.atoms_[0]), float(model.atoms_[-1])
     values = (
         f"classes {', '.join(classes)}"
         if classes
-        else f"{len(step.atoms_)} possible predictions (atoms) from {low:.4g} to {high:.4g}"
+        else f"{len(model.atoms_)} possible predictions (atoms) from {low:.4g} to {high:.4g}"
     )
     return {
         "class": type(model).__name__,
         "outcome_model": type(_last(model.estimator_)).__name__,
         "group_model": type(_last(model.sensitive_estimator_)).__name__,
-        "atoms": len(step.atoms_),
+        "atoms": len(model.atoms_),
         "low": low,
         "high": high,
         "classes": classes or None,
         "predicts": values,
         "within": within_text(model),
-        "beta": float(step.beta_),
-        "shares": step.group_prior_.tolist(),
-        "epsilon": step.epsilon_.tolist(),
+        "beta": float(model.beta_),
+        "shares": model.group_prior_.tolist(),
+        "epsilon": model.epsilon_.tolist(),
         "features": model_kinds(model) or dict.fromkeys(names, "as in the fit"),
     }
 

@@ -1,9 +1,9 @@
-"""Streams: rows that come in chunks, each used once and forgotten (`partial_fit`)."""
+"""Streams: rows that arrive in chunks and are used once without being stored (`partial_fit`)."""
 
 from evenhand.estimators.streaming.moments import Moments
 from evenhand.estimators.streaming.monitor import FALSE_ALARM_ROWS, Drift, Monitor
-from evenhand.estimators.streaming.partial_fit import OnDrift, PartialFit, check_on_drift
 from evenhand.estimators.streaming.state import BLOCK_ROWS, Record, Stream
+from evenhand.estimators.streaming.stream import OnDrift, check_on_drift, take_rows
 
 __all__ = [
     "BLOCK_ROWS",
@@ -12,8 +12,8 @@ __all__ = [
     "Moments",
     "Monitor",
     "OnDrift",
-    "PartialFit",
     "Record",
     "Stream",
     "check_on_drift",
+    "take_rows",
 ]

@@ -1,4 +1,4 @@
-"""What a policy does to a stream, as running means: all that is kept of rows that have gone by."""
+"""Running means over the rows of a stream under one policy; the rows themselves are not stored."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,30 +15,30 @@ from evenhand.dual.parity import Operator, matrix
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.rows import stored_rows
 
-_TINY = np.finfo(float).tiny  # in place of a share of zero, whose quotient is not used
+_TINY = np.finfo(float).tiny  # replaces a share of zero in quotients that are not used
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moments(Stored):
-    """Means over rows under one policy, in normalised units; none of them depends on the prior.
+    """Means over rows under one policy, in normalized units; none of them depends on the prior.
 
-    A row has a share J_s of each group, and T_s of the stratum that the group is in: `tau_s` and one, where
-    there are no strata.
+    A row has probability J_s of being in group s, and T_s of being in the stratum of group s. Without strata
+    these are `tau_s` and one.
     """
 
     groups: FloatArray  # E[J_s pi_l], (n_groups, n_atoms)
     squares: FloatArray  # E[J_s^2 pi_l], (n_groups, n_atoms)
     crossed: FloatArray  # E[J_s T_s pi_l], (n_groups, n_atoms)
     policy: FloatArray  # E[pi_l], (n_atoms,)
-    costs: FloatArray  # E[feature pi_l] of the features of the cost, (n_features, n_atoms)
+    costs: FloatArray  # E[feature pi_l] for the features of the cost, (n_features, n_atoms)
     prior: FloatArray  # E[J_s], (n_groups,)
-    smooth: float  # E[LSE_beta] without the constant
-    peak: float  # E[max_l], the same at beta = infinity
-    constant: float  # mean cost that no atom changes
+    smooth: float  # E[LSE_beta] of the logits, which leave out the constant
+    peak: float  # E[max_l] of the logits, the limit of `smooth` at beta = infinity
+    constant: float  # mean of the part of the cost that does not depend on the atom
     strata: IntArray | None  # stratum of each group, as in `ImbalanceModel`
 
     def faults(self) -> Iterator[str]:
-        """One row of moments for each group and feature, over the same atoms."""
+        """Check that the moments have consistent shapes."""
         if not is_moderate(self.groups, None, None):
             yield "its moments of the groups are not a table of numbers"
         n_groups, n_atoms = self.groups.shape
@@ -60,28 +60,28 @@ class Moments(Stored):
         return stratum_sums(self.prior, self.strata)
 
     def stratum_policy(self) -> FloatArray:
-        """E[T_s pi_l] / E[T_s], the mean policy in the stratum of each group, (n_groups, n_atoms)."""
+        """Return `E[T_s pi_l] / E[T_s]`, the mean policy in each group's stratum, (n_groups, n_atoms)."""
         totals, shares = stratum_sums(self.groups.T, self.strata).T, self.stratum_prior[:, None]
         return np.where(shares > 0, totals / np.maximum(shares, _TINY), self.policy)
 
     def violation(self, operator: Operator) -> FloatArray:
-        """`A E[pi t^T]` at the prior of the same rows, (n_constraints, n_groups); zero for empty groups.
+        """Return `A E[pi t^T]` at the prior of the same rows, (n_constraints, n_groups).
 
-        The notion's `operator` is A.
+        A is the `operator` of the parity notion. The violation of a group without rows is zero.
         """
         inside = self.stratum_policy()
         own = self.groups / np.maximum(self.prior, _TINY)[:, None]
         return operator.apply(np.where(self.prior[:, None] > 0, inside - own, 0.0).T)
 
     def squared_imbalance(self) -> FloatArray:
-        """E[t_s^2 pi_l] at the prior of the same rows, (n_groups, n_atoms)."""
+        """Return `E[t_s^2 pi_l]` at the prior of the same rows, (n_groups, n_atoms)."""
         prior, shares = self.prior[:, None], self.stratum_prior[:, None]
-        wholes = stratum_sums(self.crossed.T, self.strata).T / shares**2  # since T_s is the sum of its J
+        wholes = stratum_sums(self.crossed.T, self.strata).T / shares**2  # T_s is the sum of J in the stratum
         products = 2.0 * self.crossed / (prior * shares)
         return np.maximum(wholes - products + self.squares / prior**2, 0.0)
 
     def blended(self, other: Self, share: float) -> Self:
-        """The mean over both sets of rows, of which `other` is `share`."""
+        """Return the mean over both sets of rows; `other` has weight `share`."""
         return replace(
             self,
             groups=self.groups + share * (other.groups - self.groups),
@@ -96,12 +96,12 @@ class Moments(Stored):
         )
 
     def carried(self, before: Self, after: Self, rise: float) -> Self:
-        """The means under another policy: what its change did to some of the rows, added to all.
+        """Return the means under another policy, from the change that it makes on a sample of the rows.
 
-        `before` and `after` are the means of the same rows under the two policies. Their noise cancels
-        but for the part that the policies disagree on, so a few thousand rows speak for millions. `rise` is
-        by how much more `<Phi, V>` has changed over all rows than over those: the slope of the two maxima
-        is the violation, and that of all rows is known.
+        `before` and `after` are the means over the same sample under the two policies. Most of their sampling
+        noise cancels, because it only remains where the policies differ. So a few thousand rows are enough
+        for millions. `rise` is how much more `<Phi, V>` changes over all rows than over the sample: `smooth`
+        and `peak` have the violation as their slope, and the violation over all rows is known.
         """
         return replace(
             self,
@@ -116,11 +116,11 @@ class Moments(Stored):
         )
 
     def on_wider_grid(self, left: int, right: int, ratio: float, scale: tuple[float, float] | None) -> Self:
-        """The same on a grid with `left` and `right` more atoms at its ends, which no row has used.
+        """Return the moments on a grid with `left` and `right` more atoms at its ends, of probability zero.
 
-        Costs on the new normalised scale are `ratio` times those on the old one. With `scale = (a, b)` the
-        feature of the cost is a score, x before and `a x + b` now, and the constant its square; without,
-        there is a feature for each atom.
+        Costs on the new normalized scale are `ratio` times the old ones. With `scale = (a, b)` the feature of
+        the cost is the score, which changes from x to `a x + b`, and the constant is its square. Without
+        `scale` there is one feature per atom.
         """
         ends = (left, right)
         costs, constant = ratio * self.costs, ratio * self.constant
@@ -143,14 +143,16 @@ class Moments(Stored):
         )
 
     def matched(self, violation: FloatArray, prior: FloatArray, operator: Operator) -> Self:
-        """The nearest moments with this violation and prior: those of a fit whose rows are gone.
+        """Return the nearest moments with this violation and prior, which come from a fit without its rows.
 
         Parameters
         ----------
         violation : array of shape (n_constraints, n_groups)
+            Violation of the fit.
         prior : array of shape (n_groups,)
+            Group prior of the fit.
         operator : Operator
-            A of the violation.
+            A, the operator of the parity notion.
         """
         rows = np.concatenate([matrix(operator), np.ones((1, len(self.policy)))])
         wanted = prior * (operator.apply(self.stratum_policy().T) - violation)
@@ -161,13 +163,13 @@ class Moments(Stored):
 def measure(
     problem: DualProblem, group_proba: FloatArray, multipliers: FloatArray, strata: IntArray | None = None
 ) -> Moments:
-    """The moments of the rows of `problem` under the policy of `multipliers`, in one pass."""
+    """Compute the moments of the rows of `problem` under the policy of `multipliers`, in one pass."""
     loadings, offset = policy_loadings(problem, multipliers)
     rows = stored_rows(problem.rows, "A stream")
     shares, n_groups, n_kept = group_proba.T, group_proba.shape[1], problem.n_kept
-    # what the kernel takes moments of comes first; no logit looks at the shares themselves
+    # the columns that are averaged come first; the logits do not depend on the shares themselves
     watched = [shares, shares**2]
-    if strata is not None:  # else shares sum to one, and what is left out here follows
+    if strata is not None:  # without strata the shares sum to one, so these means follow from the others
         watched += [shares * stratum_sums(group_proba, strata).T, np.ones((1, problem.n_rows))]
     n_watched = sum(map(len, watched))
     design = np.concatenate([*watched, rows.design[n_kept:], rows.design[:n_kept]])
@@ -193,7 +195,7 @@ def measure(
 
 
 def moment_shift(here: Moments, stream: Moments, prior: FloatArray) -> FloatArray:
-    """What the stream adds to the moments of the kept imbalances on the rows of `here`."""
+    """Return the correction of the imbalance moments from the rows of `here` to all rows of the stream."""
     kept, strata = ImbalanceModel.from_prior(prior, stream.strata).kept, stream.strata
     missing = (stream.groups - here.groups).T
     shift = stratum_sums(missing, strata) / stratum_sums(prior, strata) - missing / prior

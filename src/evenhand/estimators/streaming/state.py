@@ -1,77 +1,67 @@
-"""What a stream leaves behind between two rows: O(n_atoms * n_groups) numbers, and a block not yet full."""
+"""The state of a stream: O(n_atoms * n_groups) numbers, and an incomplete block of rows."""
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from evenhand._utils.stored import Stored, is_count, is_finite, is_moderate
-from evenhand._utils.typing import FloatArray, IntArray
+from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import SUM_TOLERANCE
 from evenhand.certificates import PolicyMeasures
-from evenhand.dual.costs import Cost
 from evenhand.dual.forms import form_of
 from evenhand.dual.objective import penalty
-from evenhand.dual.parity import ParityNotion
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.step import ParityStep
+from evenhand.estimators.step_fit import StepPlan
 from evenhand.estimators.streaming.moments import Moments
 from evenhand.estimators.streaming.monitor import Monitor
-from evenhand.solvers import Solver
 from evenhand.solvers.stochastic import StochasticState
 
-BLOCK_ROWS = 2_048  # rows taken together; of 1024, 2048 and 4096 the parity on new rows is the same
+BLOCK_ROWS = 2_048  # rows per block; 1,024, 2,048 and 4,096 give the same parity on new rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Settings:
-    """What the user asked for in a call, checked."""
+    """The checked parameters of a call."""
 
-    parity: str | ParityNotion
-    epsilon: FloatArray  # in the user's units, (n_groups,)
-    groups: tuple[Hashable, ...]
-    atoms: Any
-    bounds: Any
-    beta: Any
-    cost: Cost
-    strata: IntArray | None  # stratum of each group, as in `ImbalanceModel`
-    solver: Solver[Any]
-    tol: float
-    half_life: float | None  # rows after which a row counts for half
+    plan: StepPlan
+    tolerance: FloatArray  # tolerances for which the step is solved, (n_groups,); may come from `fit`
+    half_life: float | None  # number of rows after which the weight of a row is halved
 
     @property
     def may_extend(self) -> bool:
-        """Whether the grid follows the scores: not where atoms are classes, or the user placed it."""
-        placed = not isinstance(self.atoms, str) and np.iterable(self.atoms)
-        return self.cost.n_classes is None and isinstance(self.bounds, str) and not placed
+        """Whether the grid can be extended to new scores: not if atoms are classes or chosen by the user."""
+        plan = self.plan
+        placed = not isinstance(plan.atoms, str) and np.iterable(plan.atoms)
+        return plan.cost.n_classes is None and isinstance(plan.bounds, str) and not placed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Record(Stored):
-    """What whole blocks have taught."""
+    """Statistics of all complete blocks."""
 
-    moments: Moments  # under the stream's policy, over all rows that still count
+    moments: Moments  # weighted means over the rows, under the policy of the stream
     monitor: Monitor
-    weight: float  # rows that the moments stand for
-    squares: float  # sum of the squared weights of rows: weight^2 / squares rows of equal weight
+    weight: float  # sum of the weights of the rows
+    squares: float  # sum of the squared weights; the effective number of rows is weight^2 / squares
     since: int  # rows since the last solve
     n_solves: int
-    solver_state: StochasticState | None = None  # of a stochastic solver
+    solver_state: StochasticState | None = None  # state of a stochastic solver
 
     def faults(self) -> Iterator[str]:
-        """Moments, charts, positive weights and counts."""
+        """Check the types of the moments and charts, the weights and the counts."""
         if not isinstance(self.moments, Moments) or not isinstance(self.monitor, Monitor):
             yield "it has no moments or no charts"
         if not all(is_finite(number) and number > 0 for number in (self.weight, self.squares)):
             yield "its weights are not positive"
         if not is_count(self.since) or not is_count(self.n_solves):
-            yield "its counts are not counts"
+            yield "its counts are not whole numbers from 0 on"
         if not isinstance(self.solver_state, StochasticState | None):
             yield "its solver's state is not one of a stochastic solver"
 
     def misfits(self, step: ParityStep) -> Iterator[str]:
-        """What is not about the atoms, the groups and the cost of `step`."""
+        """Check that the record has the atoms, the groups and the cost of `step`."""
         problem, moments = step.empty_problem(), self.moments
         n_constraints, n_groups = problem.multipliers_shape
         if moments.groups.shape != (n_groups, problem.n_atoms):
@@ -92,11 +82,11 @@ class Record(Stored):
 
     @property
     def n_equal(self) -> float:
-        """As many rows of equal weight tell as much."""
+        """Effective sample size: the number of equally weighted rows with the same precision."""
         return self.weight**2 / self.squares
 
     def measures(self, problem: DualProblem, multipliers: FloatArray) -> PolicyMeasures:
-        """What a certificate is made of, at the policy's `multipliers`; `problem` brings all but the rows."""
+        """Return the measures for a certificate at `multipliers`; `problem` needs no rows."""
         moments = self.moments
         price = penalty(problem, multipliers)
         gain = float((moments.costs * problem.cost.loadings.T).sum() + moments.policy @ problem.cost.offset)
@@ -113,22 +103,22 @@ class Record(Stored):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stream(Stored):
-    """A stream between two rows: the policy, the record, and the rows that wait for their block."""
+    """The state of a stream: the policy, the record, and the waiting rows of an incomplete block."""
 
     waiting_scores: FloatArray  # (n_waiting,), or class probabilities (n_waiting, n_classes)
     waiting_proba: FloatArray  # (n_waiting, n_groups)
-    n_rows: int  # of the stream, waiting ones included
+    n_rows: int  # rows of the stream so far, including waiting rows
     n_clipped: int
-    most_atoms: int  # that the grid may grow to
+    most_atoms: int  # maximum number of atoms of the grid
     step: ParityStep
-    multipliers: FloatArray  # Phi of its policy, (n_constraints, n_groups)
-    record: Record | None  # None until the first block is full
+    multipliers: FloatArray  # Phi of the policy, (n_constraints, n_groups)
+    record: Record | None  # None until the first block is complete
     n_before: int = 0  # rows of a fit before the stream
-    violation_before: FloatArray | None = None  # of that fit, until the first block takes it over
-    mark: int = 0  # waiting rows that the policy was solved on, before the first block
+    violation_before: FloatArray | None = None  # violation of that fit, until the first block is complete
+    mark: int = 0  # number of waiting rows on which the policy was solved, before the first block
 
     def faults(self) -> Iterator[str]:
-        """Rows that wait, a policy, and a record, all over the same atoms and groups."""
+        """Check that waiting rows, policy and record have the same atoms and groups."""
         if not isinstance(self.step, ParityStep):
             yield "it has no step"
         shape = self.step.empty_problem().multipliers_shape
@@ -140,7 +130,7 @@ class Stream(Stored):
         if not all(is_finite(array, *size) for array, size in waiting):
             yield "its waiting rows are not finite numbers for every group"
         elif np.any((self.waiting_proba < 0) | (self.waiting_proba > 1.0 + SUM_TOLERANCE)):
-            yield "its waiting rows have shares of groups that are none"
+            yield "its waiting rows have group probabilities outside [0, 1]"
         counts = self.n_rows, self.n_clipped, self.most_atoms, self.n_before, self.mark
         if not all(is_count(count) for count in counts) or self.n_rows < n_waiting:
             yield "its counts of rows do not agree"

@@ -1,0 +1,1 @@
+"""Rows of a parity step in memory or on a device."""
