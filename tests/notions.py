@@ -89,7 +89,7 @@ def excess_on(model, scores, columns):
     pmf, grid = model.predict_pmf(scores, columns), model.policy_.grid
     strata = [0] * columns.shape[1] if model.policy_.strata is None else model.policy_.strata.tolist()
     ratios = []
-    rows = make_parity(model.step_.parity, grid).operator
+    rows = make_parity(model.parity_, grid).operator
     unit = grid.half_width if model.parity in ("mean", "w1") else 1.0
     for column, stratum in enumerate(strata):
         of_stratum = columns[:, [other == stratum for other in strata]].sum(axis=1)

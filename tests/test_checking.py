@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier
 
 import evenhand as eh
-from evenhand.exceptions import GroupInFeaturesWarning, NothingAskedWarning, NumbersAsGroupsWarning
+from evenhand.exceptions import GroupInFeaturesWarning, InactiveConstraintWarning, NumbersAsGroupsWarning
 
 DATA = eh.datasets.make_population(400, n_groups=2, random_state=0)
 X, Y, GROUPS = DATA.data, DATA.target, np.array(["A", "B"])[DATA.sensitive_features]
@@ -72,7 +72,10 @@ def slow(**settings):
         ({"tol": 0.0}, "tol must be"),
         ({"max_iter": 0}, "max_iter must be"),
         ({"cv": 1}, "cv must be at least 2"),
-        ({"calibration": "platt"}, "calibration"),
+        ({"calibration": "platt"}, "calibration must be 'auto', 'joint' or None: got 'platt'"),
+        ({"calibration": "temperature"}, r"CalibratedClassifierCV\(model, method='temperature'\)"),
+        ({"calibration": "sigmoid"}, r"CalibratedClassifierCV\(model, method='sigmoid'\)"),
+        ({"calibration": "isotonic"}, r"CalibratedClassifierCV\(model, method='isotonic'\)"),
         ({"confidence": 90}, "confidence must be"),
         ({"attributes": "each"}, "attributes must be"),
         ({"conditional_on": "town"}, "conditional_on must name columns"),
@@ -86,7 +89,7 @@ def slow(**settings):
         ({"estimator": Ridge}, r"not a class: pass Ridge\(\)"),
         ({"estimator": "ridge"}, "scikit-learn-compatible regressor: got 'ridge'"),
         ({"sensitive_estimator": Ridge()}, "sensitive_estimator must be a classifier: Ridge is a regressor"),
-        ({"sensitive_estimator": OF_OTHERS}, "knows the groups False, True"),
+        ({"sensitive_estimator": OF_OTHERS}, "was fitted on the groups False, True"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, dict) else value,
 )  # fmt: skip
@@ -122,7 +125,9 @@ def test_so_are_those_of_a_classifier(settings, words):
     [
         ({"X_unlabeled": X[:, :2]}, "X_unlabeled has 2 features, but X has 4"),
         ({"X_unlabeled": X, "sensitive_features_unlabeled": np.full(400, "C")}, "has not seen: 'C'"),
-        ({"X_calibration": X}, "X_calibration proves a promise"),
+        ({"calibration_data": (X, GROUPS)}, "calibration_data proves a tolerance with a stated confidence"),
+        ({"calibration_data": X}, r"calibration_data must be a tuple \(X, groups\) or \(X, groups, y\)"),
+        ({"calibration_data": (X, None)}, "calibration_data needs the groups of its rows"),
         ({"sensitive_features": None}, "sensitive_features is missing"),
         ({"sample_weight": -np.ones(400)}, "sample_weight"),
     ],
@@ -131,14 +136,12 @@ def test_so_are_rows(given, words):
     with pytest.raises(ValueError, match=words):
         slow().fit(X, Y, **{"sensitive_features": GROUPS, **given})
     with pytest.raises(ValueError, match="'C'"):
-        slow(confidence=0.9).fit(
-            X, Y, sensitive_features=GROUPS, X_calibration=X, sensitive_features_calibration=np.full(400, "C")
-        )
+        slow(confidence=0.9).fit(X, Y, sensitive_features=GROUPS, calibration_data=(X, np.full(400, "C")))
 
 
 def test_so_is_a_model_that_takes_no_weights():
     model = slow(sensitive_estimator=KNeighborsClassifier())
-    with pytest.raises(ValueError, match="sensitive_estimator=KNeighborsClassifier takes none"):
+    with pytest.raises(ValueError, match="sensitive_estimator=KNeighborsClassifier does not accept it"):
         model.fit(X, Y, sensitive_features=GROUPS, sample_weight=np.ones(400))
 
 
@@ -149,8 +152,8 @@ def test_ks_is_another_name_of_cdf():
 
 
 @pytest.mark.parametrize("epsilon", [1, 5.0, {"A": 2.0, "B": 1.0}])
-def test_an_epsilon_of_one_or_more_asks_for_nothing_and_says_so(epsilon):
-    with pytest.warns(NothingAskedWarning, match="asks for nothing.*probabilities") as caught:
+def test_an_epsilon_of_one_or_more_constrains_nothing_and_warns(epsilon):
+    with pytest.warns(InactiveConstraintWarning, match="constrains nothing.*probabilities") as caught:
         eh.ParityRegressor(epsilon=epsilon).fit(X, Y, sensitive_features=GROUPS)
     assert caught[0].filename == __file__
     with warnings.catch_warnings():
@@ -226,4 +229,4 @@ def test_merging_does_not_advise_itself():
     groups[:4] = "rare"
     with pytest.raises(ValueError, match=r"still too few: 'other' \(4 rows\)") as error:
         slow(small_groups="merge").fit(X, Y, sensitive_features=groups)
-    assert "merge" not in str(error.value).replace("are merged", "")
+    assert "merge" not in str(error.value).replace("were merged", "")

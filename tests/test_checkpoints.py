@@ -186,7 +186,7 @@ def test_an_estimator_with_its_models_goes_on_from_its_checkpoint(tmp_path):
     stream_table(fresh(), frame[:7000], checkpoint=path, block_rows=BLOCK)
     resumed = stream_table(fresh(), frame, checkpoint=path, resume=True, trusted=trusted, block_rows=BLOCK)
     at_once = stream_table(fresh(), frame, block_rows=BLOCK)
-    assert resumed.postprocessor_.multipliers_.tobytes() == at_once.postprocessor_.multipliers_.tobytes()
+    assert resumed.multipliers_.tobytes() == at_once.multipliers_.tobytes()
     np.testing.assert_array_equal(resumed.predict(frame), at_once.predict(frame))
     other = ParityRegressor(LinearRegression(), epsilon=0.3, beta="paper")
     with pytest.raises(ValueError, match="epsilon"):

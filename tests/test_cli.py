@@ -18,7 +18,7 @@ import evenhand as eh
 from evenhand._utils.progress import listening, report_progress
 from evenhand.cli import main, terminal
 from evenhand.cli.commands import bench as bench_command
-from evenhand.exceptions import PromiseWarning
+from evenhand.exceptions import ToleranceWarning
 from evenhand.tables import files
 from evenhand.tables.sources import open_source
 from evenhand.tables.writing import write_frame
@@ -201,7 +201,7 @@ def test_audit_ends_with_four_where_the_limit_is_passed(run, folder):
 def test_tolerances_by_group_reach_the_model(run, folder, tmp_path):
     out = tmp_path / "m.evenhand"
     assert run("fit", folder / "rows.csv", *FIT, "--epsilon", "A=0.02,B=6%", "-o", out).code == 0
-    assert_allclose(eh.load(out).postprocessor_.epsilon_, [0.02, 0.06])
+    assert_allclose(eh.load(out).epsilon_, [0.02, 0.06])
 
 
 def test_a_limit_on_the_risk_chooses_epsilon_by_rows_that_the_table_does_not_show(run, folder, tmp_path):
@@ -250,7 +250,7 @@ def test_report_takes_a_second_model_of_the_other_mode(run, folder, tmp_path):
     rows = make_table()
     labels = np.array(rows["group"].to_pylist())
     aware = eh.ParityRegressor(aware=True)
-    with pytest.warns(PromiseWarning):
+    with pytest.warns(ToleranceWarning):
         aware.fit(python_frame(rows), rows["outcome"].to_numpy(), sensitive_features=labels)
     eh.save(aware, tmp_path / "aware.evenhand")
     asked = ("--sensitive", "group", "--target", "outcome", "-o", tmp_path / "r.html")
@@ -276,7 +276,7 @@ def test_rows_without_a_group_teach_the_outcome_and_are_not_measured(run, tmp_pa
     assert "300 of 900 rows have no group: they teach the outcome" in outcome.err
     assert outcome.facts["rows"] == 300 + 480
     assert outcome.facts["held_out"]["rows"] == 120
-    knowledge = eh.load(tmp_path / "model.evenhand").group_knowledge_
+    knowledge = eh.load(tmp_path / "model.evenhand").group_summary_
     assert (knowledge.n_rows, knowledge.n_known) == (780, 480)
     told = run("fit", tmp_path / "rows.csv", *FIT, "-o", tmp_path / "model.evenhand")
     assert "The group of 480 of 780 rows was known" in told.out + told.err

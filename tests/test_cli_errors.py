@@ -101,8 +101,8 @@ BAD = {
     "epsilon lacks a group": (fit("rows.csv", "--epsilon", "A=0.1"), 2, "lacks group B"),
     "bad parity": (fit("rows.csv", "--parity", "equal"), 2, "--parity is one of"),
     "bad task": (fit("rows.csv", "--task", "ranking"), 2, "--task is one of"),
-    "bad beta": (fit("rows.csv", "--beta", "hot"), 2, "--beta must be auto, paper, cv or a positive number"),
-    "beta of a share": (fit("rows.csv", "--beta", "5%"), 2, "--beta must be auto, paper, cv or a positive"),
+    "bad beta": (fit("rows.csv", "--beta", "hot"), 2, "--beta must be auto, paper or a positive number"),
+    "beta of a share": (fit("rows.csv", "--beta", "5%"), 2, "--beta must be auto, paper or a positive"),
     "bad criterion": (fit("rows.csv", "--criterion", "luck"), 2, "--criterion is one of"),
     "bad attributes": (fit("rows.csv", "--attributes", "each"), 2, "--attributes is one of"),
     "a criterion for numbers": (

@@ -144,7 +144,7 @@ def test_odds_are_compared_within_the_true_class_with_a_tolerance_for_each(run, 
     outcome = run("audit", folder / "rows.csv", "-m", folder / "odds.model", *FIT[:4], "--json")
     named = {f"{group} ({stratum})": gap for (stratum, group), gap in wanted.items()}
     assert gaps_of(outcome, "sup") == pytest.approx(named, abs=1e-6)
-    asked = dict(zip(model.groups_.tolist(), model.postprocessor_.epsilon_.tolist(), strict=True))
+    asked = dict(zip(model.groups_.tolist(), model.epsilon_.tolist(), strict=True))
     assert {asked[cell] for cell in asked if cell[0] == "no"} == {0.02}
     assert {asked[cell] for cell in asked if cell[0] == "yes"} == {0.1}
     assert "among rows of the same true class, classes no, yes" in run("info", folder / "odds.model").out
@@ -224,11 +224,11 @@ def test_a_cost_of_numbers_is_what_is_fitted_and_measured(run, folder, tmp_path,
     outcome = run("fit", folder / "rows.csv", *asked, "--holdout", "50%", "-o", path)
     assert f"Risk ({words})" in outcome.out, outcome.err
     model = eh.load(path)  # without any type to trust
-    assert model.postprocessor_.policy_.cost == cost
+    assert model.policy_.cost == cost
     audited = run("audit", folder / "rows.csv", "-m", path, *asked[:4], "--json")
     rows = table_of(folder)
     inside = rows["group"] == "A"
-    errors = rows["outcome"].astype(float)[inside, None] - model.postprocessor_.atoms_
+    errors = rows["outcome"].astype(float)[inside, None] - model.atoms_
     scored = run("predict", path, folder / "rows.csv", "--kind", "pmf", "--keep", "none")
     pmf = np.array([[float(cell) for cell in row] for row in list(csv.reader(io.StringIO(scored.out)))[1:]])
     expected = (pmf[inside] * loss(errors)).sum(axis=1).mean()

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from evenhand.data import draws
 from evenhand.dual import policy as policies
 from evenhand.dual.grid import uniform_grid
 from evenhand.dual.objective import duality_gap, evaluate, optimality_error, penalty
 from evenhand.dual.policy import SoftmaxPolicy
-from evenhand.estimators import draws
 from evenhand.modelfile import codec
 from evenhand.solvers import batch, newton, run
 from tests.problems import (

@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import evenhand as eh
-from evenhand.estimators.tabular import table_kinds, table_pipeline
+from evenhand.estimators.models import table_kinds, table_pipeline
 
 DATA = eh.datasets.make_population(600, n_groups=2, random_state=0)
 STATES = np.random.default_rng(0).choice(["MS", "NY", "CA"], 600)
@@ -90,7 +90,9 @@ def test_a_model_for_numbers_alone_names_the_way_out():
 
 
 def test_dates_are_told_apart_before_any_fit():
-    with pytest.raises(ValueError, match=r"'since' holds .*: turn it into a number, of days"):
+    with pytest.raises(
+        ValueError, match=r"'since' has type .*: convert it to a number, such as a number of days"
+    ):
         quick().fit(NUMBERS.assign(since=pd.Timestamp("2020-02-01")), DATA.target, **LABELS)
 
 

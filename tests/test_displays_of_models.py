@@ -350,7 +350,7 @@ def test_a_bonus_is_the_squared_error_that_is_forgiven():
     pmf = step.predict_pmf(np.full(3, score), np.eye(3))
     cost = (score - atoms) ** 2 - bonus  # log chances fall with what is not forgiven
     likely = (pmf > 1e-30).all(axis=0)
-    slope = step.beta_ / step.step_.cost_unit
+    slope = step.beta_ / step.step_.step.cost_unit
     difference = (np.log(np.maximum(pmf, 1e-300)) + slope * cost)[:, likely]
     assert likely.sum() > 5
     np.testing.assert_allclose(np.ptp(difference, axis=1), 0.0, atol=1e-3)

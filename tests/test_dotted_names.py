@@ -27,7 +27,7 @@ PATH = re.compile(r"(?<![\w/.*-])\w+(?:/\w+)+\.py\b")
 # What looks like a name of Python and is none.
 NOT_PYTHON = {
     **dict.fromkeys(
-        ("evenhand.model", "evenhand.parts_in_single_precision", "evenhand.promise"),
+        ("evenhand.model", "evenhand.parts_in_single_precision", "evenhand.out_of_sample"),
         "a key in the metadata of an ONNX graph",
     ),
     "evenhand.plugins": "a group of entry points",

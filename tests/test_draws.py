@@ -10,7 +10,7 @@ from scipy import stats
 
 from evenhand._kernels.chunks import get_num_threads, set_num_threads
 from evenhand._kernels.hashing import siphash_into
-from evenhand.estimators.draws import (
+from evenhand.data.draws import (
     key_from,
     uniforms_from_generator,
     uniforms_from_ids,
@@ -90,7 +90,7 @@ def test_uniforms_of_rows_look_uniform_and_stay_inside_the_open_interval():
 
 
 def test_the_extreme_hashes_stay_inside_the_open_interval():
-    from evenhand.estimators.draws import _to_uniforms
+    from evenhand.data.draws import _to_uniforms
 
     low, high = _to_uniforms(np.array([0, MASK], np.uint64))
     assert 0 < low < high < 1

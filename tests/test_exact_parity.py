@@ -8,8 +8,9 @@ from benchmarks.bench_exact import Leaning, draw_leaning
 from evenhand import ParityClassifier
 from evenhand.calibration import JointRows, joint, joint_inputs
 from evenhand.datasets import make_population
-from evenhand.estimators import judging, learner
-from evenhand.exceptions import PromiseWarning
+from evenhand.estimators import fit_models
+from evenhand.exceptions import ToleranceWarning
+from evenhand.generalization.out_of_sample import OutOfSampleEstimator
 from tests.regressors import simple
 
 N_ROWS = 100_000
@@ -19,7 +20,7 @@ def fresh_distance():
     """Of the second of two groups and everybody, where the model of the group leans with the score."""
     people, fresh = draw_leaning(N_ROWS, seed=1), draw_leaning(400_000, seed=99)
     model = ParityClassifier(Leaning(0), Leaning(1, lean=0.05), epsilon=0.0)
-    with pytest.warns(PromiseWarning):
+    with pytest.warns(ToleranceWarning):
         model.fit(people.features, people.target, sensitive_features=people.groups)
     chances = model.predict_pmf(fresh.features)[:, 1]
     rates = [np.average(chances, weights=counts) for counts in fresh.group_proba.T]
@@ -31,7 +32,7 @@ def test_what_a_model_gets_a_little_wrong_is_mended_where_there_are_rows_to_tell
     limit = 3.0 * 0.5 / np.sqrt(N_ROWS)
     assert fresh_distance() < limit
     monkeypatch.setattr(joint, "ENOUGH_ROWS", np.inf)  # maps tested on 20 000 rows, as it was
-    monkeypatch.setattr(learner, "MOST_TESTED", 20_000)
+    monkeypatch.setattr(fit_models, "MOST_MAP_ROWS", 20_000)
     assert fresh_distance() > limit
 
 
@@ -70,26 +71,26 @@ def test_a_fit_of_a_sample_is_a_start_for_all_rows_that_ends_where_another_does(
 
 def test_zero_is_tried_once_and_the_warning_blames_nobody_for_chance(monkeypatch):
     data = make_population(2000, n_groups=2, random_state=0)
-    shares, measure = [], judging.Judge.measure
+    tried, evaluate = [], OutOfSampleEstimator.evaluate
     monkeypatch.setattr(
-        judging.Judge, "measure", lambda self, share: shares.append(share) or measure(self, share)
+        OutOfSampleEstimator, "evaluate", lambda self, policy: tried.append(policy) or evaluate(self, policy)
     )
-    with pytest.warns(PromiseWarning, match="solved for 0, which comes nearest") as caught:
+    with pytest.warns(ToleranceWarning, match="solved with tolerance 0, the smallest possible") as caught:
         model = simple(epsilon=0.0).fit(data.data, data.target, sensitive_features=data.sensitive_features)
-    assert len(shares) == 1
-    assert "do not tell the groups well enough" not in str(caught[-1].message)
-    assert model.postprocessor_.tolerance_.tolist() == [0.0, 0.0]
+    assert len(tried) == 1
+    assert "the models do not predict the group well enough" not in str(caught[-1].message)
+    assert model.tolerance_.tolist() == [0.0, 0.0]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["class", "regression"])
-@pytest.mark.filterwarnings("ignore::evenhand.exceptions.PromiseWarning")
+@pytest.mark.filterwarnings("ignore::evenhand.exceptions.ToleranceWarning")
 def test_of_300_000_rows_and_boosted_trees_zero_is_at_most_three_thousandths(task):
     people = bench_exact.draw(task, 300_000, 2, seed=1)
     fresh = bench_exact.draw(task, 500_000, 2, seed=10_000)
     model = bench_exact.make_model(task)
     model.fit(people.features, people.target, sensitive_features=people.groups)
-    masses = np.zeros((2, len(model.postprocessor_.atoms_)))
+    masses = np.zeros((2, len(model.atoms_)))
     for rows in np.array_split(np.arange(500_000), 20):
         masses += fresh.group_proba[rows].T @ model.predict_pmf(fresh.features[rows])
     shares = (masses / masses.sum(axis=1, keepdims=True)).cumsum(axis=1)

@@ -97,7 +97,7 @@ def test_an_example_uses_public_names_alone(path):
         "from evenhand._kernels import chunks",
         "from evenhand.dual.costs import Squared",
         "from evenhand.plots import subplots",
-        "import evenhand.estimators.judging",
+        "import evenhand.generalization.out_of_sample",
         "eh.estimators.ParityRegressor()",
         "eh.metrics.members_of(1)",
         "model._frontier_rows(1)",

@@ -42,12 +42,12 @@ def classifier(people):
 
 def plain_logits(step, score, proba):
     """Costs and pushes of one row in logits, from the definitions and the multipliers alone."""
-    grid, prior, strata = step.step_.grid, step.group_prior_, step.policy_.strata
+    grid, prior, strata = step.step_.step.grid, step.group_prior_, step.policy_.strata
     codes = np.zeros(len(prior), int) if strata is None else strata
     inside = codes[:, None] == codes
     totals = 1.0 if strata is None else (inside @ proba) / (inside @ prior)
     imbalance = totals - proba / prior
-    tilt = matrix(step.step_.make_parity().operator).T @ step.multipliers_
+    tilt = matrix(step.step_.step.resolved.operator).T @ step.multipliers_
     cost = step.policy_.cost
     costs = cost.table(np.asarray(score)[None], grid.atoms)[0] / cost.unit(grid)
     return -step.beta_ * costs, step.beta_ * tilt.T * imbalance[:, None]
@@ -90,7 +90,7 @@ def test_a_table_of_people_has_the_numbers_of_the_predictions(parity, people):
     for place in range(3):
         multipliers = step.multipliers_.copy()
         multipliers[:, place] = 0.0
-        without = step.step_.policy(multipliers)
+        without = step.step_.step.policy(multipliers)
         assert_allclose(frame[f"without: {place}"], without.mean(*rows), rtol=0, atol=1e-9)
 
 

@@ -108,17 +108,17 @@ def test_a_notion_goes_all_the_way(sections, outside, run):
     assert eh.metrics.unfairness(names["pmf"], groups, atoms, metric="share_above") == pytest.approx(by_hand)
     assert names["sentences"][0].startswith("Gap above a cutoff for group")
     for model, largest in zip(names["path"].models, names["shown"]["max_share_above"], strict=True):
-        pmf, grid = model.predict_pmf(new.data), model.postprocessor_.atoms_
+        pmf, grid = model.predict_pmf(new.data), model.atoms_
         assert largest == pytest.approx(max(gaps_above(pmf, grid, groups).values()))
     card, page = (outside / "card.md").read_text(), (outside / "report.html").read_text()
     for text in (card, page):
         assert "The gap of a group is the largest difference in the share above a cutoff." in text
     after = gaps_above(names["model"].predict_pmf(new.data), atoms, groups)
     assert f"with a gap of {max(after.values()):.3g}" in card
-    assert names["model"].postprocessor_.stream_.n_rows == len(new.data)
+    assert names["model"].stream_.n_rows == len(new.data)
     check_saved(names)
     fitted, audited, reported = told
-    assert "Parity 'share_above': asked for at most 0.05" in fitted
+    assert "Parity 'share_above': at most 0.05 on new data." in fitted
     assert "share_above before" in fitted
     assert "Largest gap above a cutoff between a group and everybody" in audited
     assert "page.html" in reported
@@ -141,7 +141,7 @@ def test_a_solver_goes_all_the_way(sections, outside, run):
         assert "proximal, " in (outside / name).read_text()
     assert again_equals(names)
     more = eh.datasets.make_population(6000, n_groups=2, random_state=1)
-    assert model.partial_fit(more.data).postprocessor_.result_.solver == "stream of proximal"
+    assert model.partial_fit(more.data).result_.solver == "stream of proximal"
     assert model.certificate_.excess.max() <= 0.02
     assert "Parity 'cdf'" in told[0]
 
@@ -165,7 +165,7 @@ def test_a_cost_goes_all_the_way(sections, outside, run):
         assert shown == pytest.approx((model.predict_pmf(new.data) * costs).sum(axis=1).mean())
     assert "Mean relative error went from" in (outside / "card.md").read_text()
     assert "Mean relative error" in (outside / "report.html").read_text()
-    assert names["model"].postprocessor_.stream_.n_rows == len(new.data)
+    assert names["model"].stream_.n_rows == len(new.data)
     check_saved(names)
     for out in told[:2]:
         assert "Risk (mean relative error)" in out
@@ -270,7 +270,7 @@ def test_a_cost_as_a_table_is_what_the_built_in_one_is():
     values = np.round(truth + 0.3 * np.arange(3), 1)
     np.testing.assert_allclose(OwnSquared().loss(truth, values), (truth - values) ** 2, rtol=1e-12)
     own.partial_fit(rows.scores, rows.group_proba)
-    with pytest.raises(ValueError, match="cost is not the one"):
+    with pytest.raises(ValueError, match="cost differs from the cost that the stream began with"):
         own.set_params(cost="squared").partial_fit(rows.scores, rows.group_proba)
 
 

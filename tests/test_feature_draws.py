@@ -11,8 +11,8 @@ import pytest
 from scipy import sparse, stats
 
 from evenhand._kernels.chunks import get_num_threads, set_num_threads
-from evenhand.estimators.draws import key_from, uniforms_from_table
-from evenhand.estimators.features import read_table
+from evenhand.data.draws import key_from, uniforms_from_table
+from evenhand.data.features import read_table
 from tests.test_draws import siphash
 
 KEY = key_from(5)

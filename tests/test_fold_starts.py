@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from evenhand.estimators.nuisances import fit_model
+from evenhand.estimators.models import fit_model
 
 
 @pytest.fixture(scope="module")

@@ -198,12 +198,6 @@ def test_tolerances_that_differ_by_group_keep_their_proportions():
         frontier(ParityPostprocessor(epsilon=[0.0, 0.0, 0.0]), *ROWS)
 
 
-def test_a_choice_left_to_cross_validation_is_made_once():
-    path = frontier(ParityPostprocessor(beta="cv"), *ROWS, epsilons=[0.01, 0.05, 0.2])
-    chosen = ParityPostprocessor(beta="cv").fit(*ROWS).beta_
-    assert {model.beta_ for model in path.models} == {chosen}
-
-
 def test_the_callback_sees_every_point_and_may_end_the_path():
     seen = []
     path = frontier(ParityPostprocessor(), *ROWS, epsilons=EPSILONS, callback=seen.append)
@@ -329,7 +323,7 @@ def test_a_regressor_learns_once_and_gives_the_models_of_separate_fits():
         assert warm.certificate_.risk == pytest.approx(cold.certificate_.risk, abs=1e-4)
         assert np.mean(warm.predict(NEW.data) == cold.predict(NEW.data)) > 0.98
     pmf = path.models[2].predict_pmf(NEW.data)
-    atoms = path.models[2].postprocessor_.atoms_
+    atoms = path.models[2].atoms_
     found = metrics.ks_unfairness(pmf, NEW.sensitive_features, atoms)
     assert path.frame("pandas")["max_ks"][2] == pytest.approx(max(found.values()))
     assert path.frame("pandas")["risk"][2] == pytest.approx(metrics.risk(NEW.target, pmf, atoms))

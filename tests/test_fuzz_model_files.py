@@ -17,6 +17,17 @@ def test_a_short_run_finds_nothing():
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_past_findings_are_refused_for_what_is_wrong_with_them():
+    reasons = {}
+    for told, data in model_files.find_again(list(model_files.make_seeds())):
+        with pytest.raises(ValueError, match=r"\S") as refused:
+            model_files.try_file(data)
+        reasons[told] = str(refused.value)
+    assert len(reasons) == 9
+    assert [told for told, reason in reasons.items() if "no fit leaves" in reason] == []  # a stale format
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_a_run_is_made_again_from_its_seed():
     seeds = list(model_files.make_seeds())
     mutants = [[model_files.mutate(seeds[0], np.random.default_rng(7)) for _ in range(3)] for _ in range(2)]

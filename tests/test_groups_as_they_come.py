@@ -15,6 +15,7 @@ from evenhand._utils.labels import read_sensitive
 from evenhand.certificates import certify_held_out
 from evenhand.datasets import make_population
 from evenhand.exceptions import ProxyWarning
+from evenhand.generalization.out_of_sample import OutOfSampleEstimator
 from evenhand.metrics import unfairness_bounds
 from evenhand.reporting import gather
 
@@ -47,8 +48,8 @@ def test_rows_without_a_group_teach_the_outcome_and_serve_the_parity_step():
     np.testing.assert_allclose(model.estimator_.coef_, LinearRegression().fit(X, Y).coef_)
     of_known = LogisticRegression().fit(X[KNOWN], GROUPS[KNOWN])
     np.testing.assert_allclose(model.sensitive_estimator_.coef_, of_known.coef_, rtol=1e-3)
-    assert model.postprocessor_.n_rows_ == len(Y)
-    assert model.certificate_.promise.n_rows == KNOWN.sum()
+    assert model.n_rows_ == len(Y)
+    assert model.certificate_.out_of_sample.n_rows == KNOWN.sum()
     assert model.certificate_.calibration.n_rows == KNOWN.sum()
     assert model.groups_.tolist() == ["a", "b"]
     assert fresh_distance(model) < 0.1
@@ -57,14 +58,13 @@ def test_rows_without_a_group_teach_the_outcome_and_serve_the_parity_step():
 def test_how_many_rows_had_a_group_is_reported_and_saved(tmp_path):
     model = simple().fit(X, Y, sensitive_features=SOME)
     counts = [SOME.tolist().count(group) for group in ("a", "b")]
-    told = f"The group of {KNOWN.sum()} of 1 200 rows was known (a: {counts[0]}, b: {counts[1]})."
+    told = f"The group of {KNOWN.sum()} of 1,200 rows was known (a: {counts[0]}, b: {counts[1]})."
     assert told in str(model)
-    assert told in model._repr_html_()
-    assert model.group_knowledge_.counts.tolist() == counts
+    assert model.group_summary_.counts.tolist() == counts
     eh.save(model, tmp_path / "model.evenhand")
     assert told in str(eh.load(tmp_path / "model.evenhand"))
     complete = simple().fit(X, Y, sensitive_features=GROUPS)
-    assert complete.group_knowledge_.n_unknown == 0
+    assert complete.group_summary_.n_unknown == 0
     assert "was known" not in str(complete)
 
 
@@ -98,8 +98,8 @@ def test_what_is_missing_in_any_library_is_not_a_group(name):
     "settings",
     [
         {"calibration": None},
-        {"calibration": "sigmoid"},
-        {"calibration": "isotonic", "confidence": 0.9},
+        {"calibration": "joint"},
+        {"calibration": "joint", "confidence": 0.9},
         {"confidence": None},
         {"cv": 3},
         {"aware": True},
@@ -108,8 +108,8 @@ def test_what_is_missing_in_any_library_is_not_a_group(name):
 def test_missing_groups_go_with_the_other_settings(settings):
     model = simple(**settings).fit(X, Y, sensitive_features=SOME, sample_weight=np.linspace(0.0, 2.0, len(Y)))
     n_known = int(KNOWN[1:].sum())  # a row of weight zero is left out
-    assert (model.group_knowledge_.n_rows, model.group_knowledge_.n_known) == (len(Y) - 1, n_known)
-    assert model.postprocessor_.n_rows_ == (n_known if model.aware else len(Y) - 1)
+    assert (model.group_summary_.n_rows, model.group_summary_.n_known) == (len(Y) - 1, n_known)
+    assert model.n_rows_ == (n_known if model.aware else len(Y) - 1)
     told = {"sensitive_features": np.array(["a", "b"])[NEW.sensitive_features]} if model.aware else {}
     pmf = model.predict_pmf(NEW.data, **told)
     assert max(metrics.ks_unfairness(pmf, NEW.sensitive_features).values()) < 0.15
@@ -122,16 +122,16 @@ def test_missing_groups_go_with_strata_and_separate_attributes_and_classes():
     assert [stratum for stratum, _ in within.groups_] == [0, 0, 1, 1]
     columns = pd.DataFrame({"group": SOME, "half": np.where(factor == 0, "u", "v")})
     separate = simple(attributes="separate").fit(X, Y, sensitive_features=columns)
-    assert separate.group_knowledge_.groups == ("a", "b", "u", "v")
-    assert separate.group_knowledge_.n_known == KNOWN.sum()
+    assert separate.group_summary_.groups == ("a", "b", "u", "v")
+    assert separate.group_summary_.n_known == KNOWN.sum()
     odds = eh.ParityClassifier(criterion="equalized_odds", epsilon=0.1)
     odds = odds.fit(X, CLASSES, sensitive_features=SOME)
-    assert odds.certificate_.promise.n_rows == KNOWN.sum()
+    assert odds.certificate_.out_of_sample.n_rows == KNOWN.sum()
 
 
 def test_missing_groups_go_with_unlabelled_rows():
     model = simple().fit(X, Y, sensitive_features=SOME, X_unlabeled=NEW.data[:3000])
-    assert (model.postprocessor_.n_rows_, model.certificate_.promise.n_rows) == (3000, KNOWN.sum())
+    assert (model.n_rows_, model.certificate_.out_of_sample.n_rows) == (3000, KNOWN.sum())
     told = np.array(["a", "b"], dtype=object)[NEW.sensitive_features[:3000]]
     known = {"X_unlabeled": NEW.data[:3000], "sensitive_features_unlabeled": told}
     assert simple().fit(X, Y, sensitive_features=SOME, **known).certificate_.calibration.n_rows == 3000
@@ -140,21 +140,25 @@ def test_missing_groups_go_with_unlabelled_rows():
         simple().fit(X, Y, sensitive_features=SOME, **known)
 
 
-def test_many_rows_without_a_group_are_judged_beside_a_sample_of_them(monkeypatch):
-    monkeypatch.setattr("evenhand.estimators.judged_rows.MOST_JUDGED", 300)
-    monkeypatch.setattr("evenhand.estimators.judged_rows.LEAST_OF_KIND", 20)
-    folds = simple()._learn(X, Y, SOME).folds
-    assert folds[0].n_known == 300
-    assert 500 < folds[0].scored.members.n_rows <= 600
-    held_out = np.concatenate([fold.held_out for fold in folds])
-    np.testing.assert_array_equal(np.sort(held_out), np.arange(folds[0].scored.members.n_rows))
+def test_rows_without_a_group_are_in_the_step_and_not_in_the_estimate(monkeypatch):
+    held_out, init = [], OutOfSampleEstimator.__init__
+
+    def note(self, step, rows, given):
+        held_out.append((rows, given))
+        init(self, step, rows, given)
+
+    monkeypatch.setattr(OutOfSampleEstimator, "__init__", note)
+    simple().fit(X, Y, sensitive_features=SOME)
+    ((rows, given),) = held_out
+    assert (len(rows.scores), given.n_rows) == (len(Y), KNOWN.sum())
+    np.testing.assert_array_equal(given.known, np.eye(2)[DATA.sensitive_features[KNOWN]])
 
 
 def test_the_step_of_a_postprocessor_is_judged_by_the_rows_of_known_groups():
     model = eh.ParityPostprocessor(epsilon=0.1)
     model.fit(DATA.scores, PROBA, sensitive_features=SOME)
     assert model.n_rows_ == len(Y)
-    assert model.certificate_.promise.n_rows == KNOWN.sum()
+    assert model.certificate_.out_of_sample.n_rows == KNOWN.sum()
     with pytest.raises(ValueError, match="what group_proba is for"):
         model.fit(DATA.scores, PROBA, sensitive_features=PROBA)
 
@@ -177,22 +181,19 @@ def test_audits_and_certificates_measure_the_known_and_count_the_others():
     np.testing.assert_array_equal(by_model.upper, certify_held_out(model, GROUPS[KNOWN], X=X[KNOWN]).upper)
     facts = gather(model, X, Y, sensitive_features=SOME, n_tolerances=0)
     assert facts.data.n_rows == KNOWN.sum()
-    assert model.group_knowledge_.sentence in facts.promise.sentences
+    assert model.group_summary_.sentence in facts.out_of_sample.sentences
 
 
 def test_rows_set_aside_without_a_group_prove_nothing_and_do_no_harm():
     some = OTHER.sensitive_features.astype(float)
     some[::3] = np.nan
     labels = DATA.sensitive_features
-    model = simple(confidence=0.9).fit(
-        X, Y, sensitive_features=labels, X_calibration=OTHER.data, sensitive_features_calibration=some
-    )
-    assert model.certificate_.promise.n_rows == 400
+    model = simple(confidence=0.9)
+    model.fit(X, Y, sensitive_features=labels, calibration_data=(OTHER.data, some))
+    assert model.certificate_.out_of_sample.n_rows == 400
     certain = np.eye(2)[OTHER.sensitive_features]
-    model.fit(
-        X, Y, sensitive_features=labels, X_calibration=OTHER.data, sensitive_features_calibration=certain
-    )
-    assert model.certificate_.promise.n_rows == 600
+    model.fit(X, Y, sensitive_features=labels, calibration_data=(OTHER.data, certain))
+    assert model.certificate_.out_of_sample.n_rows == 600
 
 
 # known by probabilities
@@ -234,8 +235,8 @@ def test_soft_groups_come_from_any_library(name):
     with pytest.warns(ProxyWarning, match="Groups are given as probabilities"):
         model = simple(confidence=None).fit(X, Y, sensitive_features=SOFT[name])
     assert model.groups_.tolist() == (["a", "b"] if name not in ("array", "list") else [0, 1])
-    assert model.group_knowledge_.soft
-    np.testing.assert_allclose(model.group_knowledge_.counts, DATA.group_proba.sum(axis=0), rtol=1e-6)
+    assert model.group_summary_.soft
+    np.testing.assert_allclose(model.group_summary_.counts, DATA.group_proba.sum(axis=0), rtol=1e-6)
     with pytest.warns(ProxyWarning):
         eh.audit(DATA.scores, SOFT[name], n_boot=20)
 
@@ -253,7 +254,7 @@ def test_soft_groups_may_be_missing_too(missing):
     np.testing.assert_array_equal(groups.known, KNOWN)
     np.testing.assert_allclose(groups.proba[KNOWN], DATA.group_proba[KNOWN], atol=1e-12)
     model = simple(confidence=None).fit(X, Y, sensitive_features=given)
-    assert model.group_knowledge_.n_known == KNOWN.sum()
+    assert model.group_summary_.n_known == KNOWN.sum()
     assert eh.audit(DATA.scores, given, n_boot=20).n_unknown == (~KNOWN).sum()
 
 
@@ -262,14 +263,14 @@ def test_a_group_model_learns_soft_groups_by_weighted_rows():
     twice, codes = np.repeat(X, 2, axis=0), np.tile([0, 1], len(X))
     wanted = LogisticRegression().fit(twice, codes, sample_weight=DATA.group_proba.ravel())
     np.testing.assert_allclose(model.sensitive_estimator_.coef_, wanted.coef_, rtol=1e-3, atol=1e-4)
-    assert "by probabilities alone" in str(model)
+    assert "by probabilities only" in str(model)
     facts = gather(model, X, Y, sensitive_features=PROBA, n_tolerances=0)
     assert [group.name for group in facts.groups] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
     "settings",
-    [{"calibration": "joint"}, {"calibration": "sigmoid"}, {"calibration": "isotonic"}, {"confidence": 0.9}],
+    [{"calibration": "joint"}, {"calibration": None}, {"cv": 3}, {"confidence": 0.9}],
 )
 def test_soft_groups_go_with_the_other_settings(settings):
     weights = np.linspace(0.5, 2.0, len(Y))
@@ -303,7 +304,7 @@ def test_soft_groups_go_with_classes_many_groups_and_a_policy_that_is_told_them(
     small = [name for name in "abcd" if np.floor(sizes[name]) < 80]
     merged.fit(many.data, many.target, sensitive_features=rare)
     assert merged.groups_.tolist() == [*(name for name in "abcd" if name not in small), "other"]
-    np.testing.assert_allclose(merged.group_knowledge_.counts[-1], sizes[small].sum())
+    np.testing.assert_allclose(merged.group_summary_.counts[-1], sizes[small].sum())
 
 
 def test_a_warning_of_a_proxy_is_at_the_line_of_the_user():
@@ -356,15 +357,15 @@ def test_soft_groups_that_cannot_serve_are_refused_before_any_fit():
         def fit(self, *args, **kwargs):
             raise AssertionError("nothing is to be fitted")
 
-    with pytest.raises(ValueError, match="KNeighborsClassifier takes no sample_weight"):
+    with pytest.raises(ValueError, match="KNeighborsClassifier does not accept sample_weight"):
         simple(estimator=Never(), sensitive_estimator=KNeighborsClassifier()).fit(
             X, Y, sensitive_features=PROBA
         )
     with pytest.raises(ValueError, match=r"fractions.*sums to 2"):
         simple(estimator=Never()).fit(X, Y, sensitive_features=2 * PROBA)
-    with pytest.raises(ValueError, match="must be labels: nothing is proved"):
+    with pytest.raises(ValueError, match="must be labels: group probabilities cannot be used to prove"):
         simple(estimator=Never(), confidence=0.9).fit(
-            X, Y, sensitive_features=GROUPS, X_calibration=X, sensitive_features_calibration=PROBA
+            X, Y, sensitive_features=GROUPS, calibration_data=(X, PROBA)
         )
     with pytest.raises(ValueError, match="nothing to bound"):
         unfairness_bounds(Y, GROUPS)
@@ -378,11 +379,11 @@ def test_groups_of_other_people_are_enough():
     np.testing.assert_allclose(model.estimator_.coef_, LinearRegression().fit(X, Y).coef_)
     of_other = LogisticRegression().fit(OTHER.data, OTHER.sensitive_features)
     np.testing.assert_allclose(model.sensitive_estimator_.coef_, of_other.coef_, rtol=1e-3)
-    assert model.postprocessor_.n_rows_ == len(Y)
-    assert model.certificate_.promise.n_rows == len(OTHER.target)
+    assert model.n_rows_ == len(Y)
+    assert model.certificate_.out_of_sample.n_rows == len(OTHER.target)
     assert model.certificate_.calibration.n_rows == len(OTHER.target)
-    assert model.group_knowledge_.other_table
-    assert "The groups were learned from 600 people of another table (0: " in str(model)
+    assert model.group_summary_.other_table
+    assert "The groups were learned from 600 rows of another table (0: " in str(model)
     assert fresh_distance(model) < 0.1
 
 
@@ -393,10 +394,10 @@ def test_groups_of_other_people_go_with_unlabelled_rows_missing_soft_ones_and_cl
     model = simple(confidence=confidence).fit(
         X, Y, sensitive_data=(OTHER.data, some), X_unlabeled=NEW.data[:3000]
     )
-    assert model.group_knowledge_.n_known == 500
-    assert model.postprocessor_.n_rows_ == 3000
+    assert model.group_summary_.n_known == 500
+    assert model.n_rows_ == 3000
     soft = simple(confidence=confidence).fit(X, Y, sensitive_data=(OTHER.data, OTHER.group_proba))
-    assert soft.group_knowledge_.soft
+    assert soft.group_summary_.soft
     decided = eh.ParityClassifier(confidence=confidence).fit(
         X, CLASSES, sensitive_data=(OTHER.data, OTHER.sensitive_features)
     )

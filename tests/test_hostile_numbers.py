@@ -11,7 +11,7 @@ from evenhand.certificates import certify_held_out, certify_prediction_powered
 from evenhand.certificates.bounds import level_of_pair
 from evenhand.dual.forms import Composite, Projected
 from evenhand.dual.grid import uniform_grid
-from evenhand.exceptions import ClippingWarning, NothingAskedWarning, OutlierWarning
+from evenhand.exceptions import ClippingWarning, InactiveConstraintWarning, OutlierWarning
 from evenhand.metrics.intervals import check_draws
 from fuzz.judge import is_ours
 from tests.problems import random_problem, random_rows
@@ -140,7 +140,7 @@ def test_a_tolerance_next_to_nothing_is_nothing():
 
 
 def test_a_tolerance_beyond_all_bounds_asks_for_nothing():
-    with pytest.warns(NothingAskedWarning):
+    with pytest.warns(InactiveConstraintWarning):
         model = ParityPostprocessor(epsilon=1e300, atoms=5).fit(SCORES, PROBA)
     assert not model.multipliers_.any()
     assert np.array_equal(model.certificate_.epsilon, [1e300, 1e300])
@@ -341,15 +341,17 @@ def test_scores_beyond_all_bounds_share_a_draw_without_a_warning():
     assert set(model.predict(np.full(N, 1e300), PROBA)) <= set(model.atoms_)
 
 
-def test_settings_are_chosen_on_held_out_rows_of_huge_scores_as_of_others():
+def test_a_tolerance_is_chosen_on_held_out_rows_of_huge_scores_as_of_others():
     rng = np.random.default_rng(0)
-    scores, proba = rng.random(60), np.eye(2)[rng.integers(0, 2, 60)]
-    models = [
-        ParityPostprocessor(atoms="cv", max_iter=60).fit(scores * size, proba) for size in (1.0, 2.0**270)
-    ]
-    small, large = (model.selection_.columns for model in models)
-    np.testing.assert_allclose(large["loss_se"] / 2.0**540, small["loss_se"], rtol=1e-9)
-    np.testing.assert_array_equal(large["chosen"], small["chosen"])
+    groups = rng.integers(0, 2, 600)
+    scores, proba = rng.random(600) + 0.3 * groups, 0.8 * np.eye(2)[groups] + 0.1
+    small, large = (
+        ParityPostprocessor(atoms=11, epsilon=0.2).fit(scores * size, proba, sensitive_features=groups)
+        for size in (1.0, 2.0**270)
+    )
+    np.testing.assert_allclose(large.tolerance_, small.tolerance_, rtol=1e-9)
+    estimates = [model.certificate_.out_of_sample for model in (large, small)]
+    np.testing.assert_allclose(*(estimate.expected for estimate in estimates), rtol=1e-9)
 
 
 @pytest.mark.parametrize("correlation", [-1.0, -0.9999999999979271, -1.0 + 1e-9])

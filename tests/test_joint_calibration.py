@@ -11,8 +11,7 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from evenhand._utils.stored import find_fault
 from evenhand.calibration import JointCalibrator, JointRows, joint_inputs
-from evenhand.calibration.joint import _choose_powers
-from evenhand.calibration.logistic import fit_logistic
+from evenhand.calibration.joint import _choose_powers, fit_logistic
 from tests.calibrated import both_wrong, table
 
 

@@ -226,9 +226,9 @@ def test_a_prior_of_ones_own_is_checked_for_total_variation():
 
 
 @pytest.mark.parametrize("parity", ["tv", "w1"])
-def test_a_model_file_a_path_and_a_choice_of_beta_know_the_notion(parity, tmp_path):
+def test_a_model_file_and_a_path_know_the_notion(parity, tmp_path):
     data = make_population(600, 2, random_state=0)
-    model = ParityPostprocessor(parity=parity, epsilon=0.02, atoms=15, beta="cv", random_state=0)
+    model = ParityPostprocessor(parity=parity, epsilon=0.02, atoms=15, random_state=0)
     model.fit(data.scores, data.group_proba)
     eh.save(model, tmp_path / "model.eh")
     again = eh.load(tmp_path / "model.eh")

@@ -6,17 +6,22 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import ClassVar
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from evenhand import ParityPostprocessor, load, save, solvers
 from evenhand._utils.stored import find_fault, is_own, stored_classes, stored_name
-from evenhand.calibration import Calibrator
+from evenhand.calibration import JointCalibrator
 from evenhand.dual import costs
 from evenhand.dual.parity import PARITIES, ParityNotion
-from evenhand.estimators.selection import Selection
+from evenhand.estimators.models import FittedModel
+from evenhand.estimators.scorer import Scorer
+from evenhand.estimators.strata import Strata
+from evenhand.estimators.training_data import GroupSummary
 from evenhand.modelfile import ModelFileError, Stored, classes
 from evenhand.modelfile.codec import Decoder, Encoder
 from evenhand.modelfile.container import Container, pack
@@ -165,7 +170,7 @@ def test_a_cost_from_outside_comes_back(cost, tmp_path):
 def test_a_parity_notion_comes_back(parity, tmp_path):
     model = fit(parity=parity)
     again = round_trip(model, tmp_path / "model")
-    assert again.parity == again.step_.parity == parity
+    assert again.parity == again.parity_ == parity
     assert again.predict_pmf(SCORES, PROBA).tobytes() == model.predict_pmf(SCORES, PROBA).tobytes()
     assert again.fit(SCORES, PROBA).multipliers_.tobytes() == model.multipliers_.tobytes()
 
@@ -250,7 +255,16 @@ def test_a_class_that_is_not_defined_yet_is_named_and_nothing_is_imported_for_it
 
 @pytest.mark.parametrize(
     "name",
-    ["Solver", "StochasticSolver", "SolvedStep", "ParityEstimator", "Cost", f"{__name__}.Bare", "Stored"],
+    [
+        "Solver",
+        "StochasticSolver",
+        "SolvedStep",
+        "StepResults",
+        "ParityEstimator",
+        "Cost",
+        f"{__name__}.Bare",
+        "Stored",
+    ],
 )
 @pytest.mark.parametrize("kind", ["object", "model"])
 def test_bases_and_classes_without_fields_are_not_built(kind, name):
@@ -326,40 +340,91 @@ def test_parameters_that_no_solver_can_take_are_refused_in_a_file(name, value, m
         load(path)
 
 
-KNOTS = np.array([0.1, 0.4, 0.9])
-CALIBRATOR = Calibrator(
-    "isotonic", np.full(2, 0.5), np.ones(2), np.zeros(2), KNOTS, KNOTS, np.array([0, 1, 3])
+ONES = np.ones(2)
+MAP = JointCalibrator(
+    "softmax", -ONES, ONES, 0 * ONES, ONES, np.eye(2, dtype=np.int64), np.ones((3, 2)), np.zeros(3)
 )
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"method": "magic"}, "method"),
-        ({"group_prior": 3}, "prior"),
-        ({"slopes": np.ones(3)}, "slopes and offsets"),
-        ({"knots_y": KNOTS[:2]}, "pairs"),
-        ({"knot_starts": np.array([0, 3])}, "begin somewhere"),
-        ({"knot_starts": np.array([0, 9, 3])}, "dealt out"),
-        ({"knot_starts": np.array([0, 0, 3])}, "dealt out"),
+        ({"link": "magic"}, "link"),
+        ({"powers": 3}, "powers"),
+        ({"powers": np.eye(2)}, "table of integers"),
+        ({"powers": np.array([[0, -1], [1, 0]])}, "those of terms"),
+        ({"low": np.ones(3)}, "one number for each input"),
+        ({"scale": 0 * ONES}, "scales are not positive"),
+        ({"coefficients": np.ones((3, 3))}, "shapes of its coefficients"),
+        ({"offsets": np.zeros((3, 1))}, "coefficients are not arrays"),
+        ({"offsets": np.array([0.0, np.nan, 0.0])}, "not finite"),
     ],
 )
 def test_a_calibrator_that_cannot_be_has_a_fault(change, message):
-    assert find_fault(CALIBRATOR) is None
-    assert message in find_fault(replace(CALIBRATOR, **change))
+    assert find_fault(MAP) is None
+    assert message in find_fault(replace(MAP, **change))
+
+
+def models():
+    """A scorer of a regression, and one of classes, as fits leave them."""
+    strata = Strata(("sex",), (("f", "m"),), separate=False)
+    rows, codes = PROBA, np.arange(120) % 2
+    outcome = FittedModel(LinearRegression().fit(rows, SCORES), None)
+    group = FittedModel(LogisticRegression().fit(rows, codes), ("f", "m"), positions=True)
+    return Scorer(outcome, [group], strata)
 
 
 @pytest.mark.parametrize(
-    ("columns", "message"),
+    ("change", "message"),
     [
-        ({"beta": np.ones(2), "atoms": np.ones(3), "chosen": np.array([True, False])}, "one length"),
-        ({"beta": np.ones(2), "chosen": np.array([True, False])}, "what was chosen"),
-        ({"beta": np.ones(2), "atoms": np.ones(2), "chosen": np.zeros(2, bool)}, "what was chosen"),
-        ({"beta": 3}, "while it was checked"),
+        ({"outcome": None}, "no model of the outcome"),
+        ({"strata": None}, "no strata"),
+        ({"groups": ()}, "not a list of models"),
+        ({"groups": ["model"]}, "not a list of models"),
+        ({"groups": []}, "one model of the group for each attribute"),
+        ({"aware": 1}, "true nor false"),
+        ({"aware": True}, "one model of the group for each attribute"),
+        ({"strata": Strata(("sex",), (("f", "x"),), separate=False)}, "labels of its models of the group"),
+        ({"strata": Strata(("sex",), (("f", "m"),), separate=False, classes=(0, 1))}, "classes of its model"),
     ],
 )
-def test_a_selection_that_cannot_be_has_a_fault(columns, message):
-    assert message in find_fault(Selection(5, columns))
+def test_a_scorer_that_cannot_be_has_a_fault(change, message):
+    assert find_fault(models()) is None
+    assert message in find_fault(replace(models(), **change))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": []}, "no predict"),
+        ({"labels": ("f", "m")}, "no predict_proba"),
+        ({"labels": ["f", "m"], "model": LogisticRegression()}, "not a tuple"),
+        ({"positions": 0}, "true nor false"),
+        ({"calibrator": "map"}, "not a JointCalibrator"),
+    ],
+)
+def test_a_fitted_model_that_cannot_be_has_a_fault(change, message):
+    outcome = models().outcome
+    assert find_fault(outcome) is None
+    assert message in find_fault(replace(outcome, **change))
+
+
+SUMMARY = GroupSummary(120, 100, ("f", "m"), np.array([60.0, 40.0]))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_rows": -1}, "not whole numbers"),
+        ({"n_known": 1.5}, "not whole numbers"),
+        ({"groups": ["f", "m"]}, "one number for each group"),
+        ({"counts": np.array([60.0, np.nan])}, "one number for each group"),
+        ({"soft": "no"}, "true nor false"),
+    ],
+)
+def test_a_summary_of_groups_that_cannot_be_has_a_fault(change, message):
+    assert find_fault(SUMMARY) is None
+    assert message in find_fault(replace(SUMMARY, **change))
 
 
 BROKEN_PARTS = [
@@ -367,22 +432,48 @@ BROKEN_PARTS = [
     ("certificate_", "calibration", 3, "not a diagnosis"),
     ("result_", "status", 3, "status"),
     ("result_", "violation", np.zeros(3), "shape of its multipliers"),
-    ("step_", "parity", "none", "no parity notion: Unknown parity"),
-    ("step_", "grid", None, "no grid"),
+    ("certificate_", "out_of_sample", 3, "not an estimate"),
     ("step_", "epsilon", np.array([-1.0, 0.0]), "tolerances"),
-    ("step_", "beta", 0.0, "beta"),
+    ("step_", "multipliers", np.full((8, 2), np.nan), "multipliers"),
+    ("step_", "draw_key", np.zeros(2), "draw_key"),
+    ("step_", "groups", (0, 1, 2), "2 labels"),
+    ("step_", "groups", [0, 1], "2 labels"),
+    ("step_", "n_rows", -1, "counts"),
+    ("step_", "n_rows", 0, "counts"),
+    ("step_", "result", 3, "wrong type"),
+    ("step_", "price", "free", "wrong type"),
+    ("step_.step", "epsilon", np.array([-1.0, 0.0]), "tolerances"),
+    ("step_.step", "beta", 0.0, "beta"),
     ("policy_", "temperature", "hot", "temperature"),
 ]
 
 
 @pytest.mark.parametrize(("part", "name", "value", "message"), BROKEN_PARTS)
 def test_a_part_of_a_model_that_cannot_be_has_a_fault(part, name, value, message):
-    sound = getattr(fit(), part)
+    sound = attrgetter(part)(fit())
     assert find_fault(sound) is None
     assert message in find_fault(replace(sound, **{name: value}))
 
 
-def test_a_step_of_another_grid_is_not_the_step_of_its_policy():
+@pytest.mark.parametrize(
+    ("name", "value", "message"), [("parity", "none", "Unknown parity"), ("grid", None, "NoneType")]
+)
+def test_a_step_without_a_notion_or_a_grid_is_not_built(name, value, message):
+    encoder = Encoder()
+    tree = encoder.encode(fit().step_.step, "value")
+    assert Decoder(encoder.members, {}).decode(tree, "value").beta == fit().beta_
+    tree["object"]["fields"][name] = value
+    with pytest.raises(ModelFileError, match=message):
+        Decoder(encoder.members, {}).decode(tree, "value")
+
+
+def test_multipliers_of_another_grid_are_not_those_of_the_step():
     model, other = fit(), fit(atoms=11)
-    model.step_ = other.step_
-    assert "not the step of its policy" in find_fault(model)
+    object.__setattr__(model.step_, "multipliers", other.multipliers_)
+    assert "its multipliers do not have the shape of its atoms" in find_fault(model.step_)
+
+
+def test_a_policy_beyond_any_fit_is_a_fault_of_its_step():
+    model = fit()
+    step = replace(model.step_, multipliers=np.full_like(model.multipliers_, 1e200))
+    assert "logits beyond any fit" in find_fault(step)

@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-from dataclasses import fields
 
 import numpy as np
 import pandas as pd
@@ -55,7 +54,7 @@ def round_trip(model, tmp_path, trusted=()):
     return load(tmp_path / "model.evenhand", trusted=trusted)
 
 
-@pytest.mark.parametrize("calibration", [None, "sigmoid", "isotonic", "temperature", "joint"])
+@pytest.mark.parametrize("calibration", [None, "joint"])
 def test_a_regressor_over_pipelines_comes_back_bit_for_bit(calibration, tmp_path):
     model = ParityRegressor(
         make_pipeline(columns(), Ridge()),
@@ -112,12 +111,12 @@ def test_a_frozen_model_comes_back(tmp_path):
     assert_same(model, round_trip(model, tmp_path), NUMBERS)
 
 
-def test_what_was_promised_to_new_people_comes_back(tmp_path):
+def test_the_estimate_for_new_data_comes_back(tmp_path):
     model = ParityRegressor(Ridge(), epsilon=0.2, confidence=0.9).fit(NUMBERS, Y, sensitive_features=SEX)
     again = round_trip(model, tmp_path)
-    assert again.certificate_.promise.to_dict() == model.certificate_.promise.to_dict()
+    assert again.certificate_.out_of_sample.to_dict() == model.certificate_.out_of_sample.to_dict()
     assert str(again) == str(model)
-    assert again.postprocessor_.tolerance_.tobytes() == model.postprocessor_.tolerance_.tobytes()
+    assert again.tolerance_.tobytes() == model.tolerance_.tobytes()
 
 
 def test_an_unfitted_regressor_comes_back(tmp_path):
@@ -223,7 +222,7 @@ def test_the_format_s_page_lists_the_fields_of_every_class(project_root):
     del own["Custom"]  # which finds fault with any file: it holds a function
     objects = {name: cls for name, cls in own.items() if classes.is_object(cls)}
     for name, cls in objects.items():
-        assert listed[name] == ", ".join(f"`{field.name}`" for field in fields(cls)), name
+        assert listed[name] == ", ".join(f"`{field}`" for field in classes.parameters(cls)), name
     assert len(objects) == page.partition("| class | fields |")[2].count("\n| `")
     others = {name for name, cls in own.items() if classes.kind_of(cls) in ("model", "enum")}
     assert {*others, *classes.SPLITTERS, "Pipeline"} <= set(re.findall(r"`(\w+)`", page))

@@ -5,15 +5,17 @@ import json
 import os
 import sys
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeRegressor
 
-from evenhand import ParityPostprocessor, ParityRegressor
+from evenhand import ParityClassifier, ParityPostprocessor, ParityRegressor
+from evenhand._utils.stored import find_fault
 from evenhand.modelfile import ModelFileError, UntrustedTypesError, foreign, load, save
 from evenhand.modelfile.container import Container, pack
 from evenhand.solvers import Sgd3
@@ -159,7 +161,12 @@ def test_json_that_names_what_is_not_on_the_list_is_refused(value, forge):
         load(forge(lambda model, members: model["params"].update(solver=value)))
 
 
-@pytest.mark.parametrize("name", ["__class__", "__init__", "fit", "predict", "_private", "a.b_", "_"])
+HIDING = ["policy_", "atoms_", "certificate_", "draw_key_", "groups_", "multipliers_"]  # results of the step
+
+
+@pytest.mark.parametrize(
+    "name", ["__class__", "__init__", "fit", "predict", "_private", "a.b_", "_", *HIDING]
+)
 def test_attributes_that_no_fit_leaves_are_refused(name, forge):
     with pytest.raises(ModelFileError, match="attributes that no fit leaves"):
         load(forge(lambda model, members: model["fitted"].update({name: 1})))
@@ -188,11 +195,12 @@ def test_json_that_is_not_strict_is_refused(text, forge):
 
 
 def replace_array(name, array):
-    """A change that makes one fitted array of the policy another one."""
+    """A change that makes one fitted array of the step another one."""
 
     def change(model, members):
-        policy = model["fitted"]["policy_"]["object"]["fields"]
-        where = policy["grid"]["object"]["fields"] if name == "atoms" else policy
+        fitted = model["fitted"]["step_"]["object"]["fields"]
+        step = fitted["step"]["object"]["fields"]
+        where = {"atoms": step["grid"]["object"]["fields"], "group_prior": step}.get(name, fitted)
         members["arrays/500.npy"] = npy(array, version=(1, 0))
         where[name] = {"array": "arrays/500.npy"}
 
@@ -202,32 +210,122 @@ def replace_array(name, array):
 @pytest.mark.parametrize(
     ("name", "array"),
     [
-        ("atoms", np.arange(3.0)),  # fewer than rows of the tilt: compiled loops would read past the end
+        (
+            "atoms",
+            np.arange(3.0),
+        ),  # fewer than the multipliers are for: compiled loops would read past the end
         ("atoms", np.arange(5.0)[::-1]),
         ("atoms", np.array([0, 1, 2, 3, np.nan])),
         ("atoms", np.arange(5)),
-        ("tilt", np.zeros((500, 2))),
-        ("tilt", np.zeros((5, 1))),
-        ("tilt", np.zeros(10)),
-        ("tilt", np.zeros((5, 2), np.float32)),
+        ("multipliers", np.zeros((500, 2))),
+        ("multipliers", np.zeros((4, 1))),
+        ("multipliers", np.zeros((5, 2))),
+        ("multipliers", np.zeros(8)),
+        ("multipliers", np.zeros((4, 2), np.float32)),
         ("group_prior", np.ones(3)),
         ("group_prior", np.zeros(2)),
     ],
 )
 def test_shapes_that_compiled_loops_would_trust_are_checked(name, array, forge):
-    with pytest.raises(ModelFileError, match="is not a model's"):
+    with pytest.raises(ModelFileError, match=r"is not a model's|cannot be"):
         load(forge(replace_array(name, array)))
 
 
-@pytest.mark.parametrize("name", ["policy_", "groups_", "draw_key_"])
+def test_arrays_of_the_right_shapes_are_accepted(forge):
+    for name, array in {
+        "atoms": np.arange(5.0),
+        "multipliers": np.zeros((4, 2)),
+        "group_prior": np.ones(2),
+    }.items():
+        assert load(forge(replace_array(name, array))).predict_pmf(SCORES, PROBA).shape == (100, 5)
+
+
+PARTS = ["step", "multipliers", "epsilon", "groups", "draw_key", "n_rows", "certificate"]
+
+
+@pytest.mark.parametrize("name", PARTS)
 @pytest.mark.parametrize("value", [None, "gone"])
-def test_a_fitted_model_without_its_parts_is_refused(name, value, forge):
+def test_a_fitted_step_without_its_parts_is_refused(name, value, forge):
     def change(model, members):
-        model["fitted"].pop(name)
-        model["fitted"].update({} if value is None else {name: value})
+        fields = model["fitted"]["step_"]["object"]["fields"]
+        fields.pop(name)
+        fields.update({} if value is None else {name: value})
+
+    with pytest.raises(ModelFileError, match=r"is not a model's|lacks the fields|cannot be"):
+        load(forge(change))
+
+
+@pytest.mark.parametrize("value", ["gone", 3, {"tuple": []}, {"dict": []}])
+def test_what_is_no_fitted_step_is_refused_in_its_place(value, forge):
+    with pytest.raises(ModelFileError, match="its step_ is not a fitted step"):
+        load(forge(lambda model, members: model["fitted"].update(step_=value)))
+
+
+@pytest.mark.parametrize("name", ["scorer_", "step_", "group_summary_"])
+@pytest.mark.parametrize("value", [None, "gone"])
+def test_an_estimator_without_one_of_its_parts_is_refused(name, value, forge):
+    pytest.importorskip("skops")
+    groups = np.arange(100) % 2
+    model = ParityRegressor(Ridge(), atoms=5, confidence=None).fit(PROBA, SCORES, sensitive_features=groups)
+
+    def change(tree, members):
+        tree["fitted"].pop(name)
+        tree["fitted"].update({} if value is None else {name: value})
 
     with pytest.raises(ModelFileError, match="is not a model's"):
-        load(forge(change))
+        load(forge(change, model))
+
+
+def test_a_scorer_of_other_groups_than_its_step_is_refused():
+    pytest.importorskip("skops")
+    model = ParityRegressor(Ridge(), atoms=5, confidence=None)
+    model.fit(PROBA, SCORES, sensitive_features=np.arange(100) % 2)
+    other = ParityRegressor(Ridge(), atoms=5, confidence=None)
+    other.fit(PROBA, SCORES, sensitive_features=np.arange(100) % 3)
+    model.step_ = other.step_
+    assert "its scorer_ has other groups than its step_" in find_fault(model)
+
+
+def classifier():
+    model = ParityClassifier(LogisticRegression(), epsilon=0.3, confidence=None)
+    return model.fit(PROBA, np.arange(100) % 3 == 0, sensitive_features=np.arange(100) % 2)
+
+
+def with_cost_of(n_classes):
+    """A classifier for two classes, with costs for others: its loops would read scores that are not there."""
+    model = classifier()
+    cost = replace(model.step_.step.cost, matrix=1.0 - np.eye(n_classes, 2))
+    model.step_ = replace(model.step_, step=replace(model.step_.step, cost=cost))
+    return model
+
+
+def with_parts_of_a_regressor(name):
+    model, other = classifier(), ParityRegressor(Ridge(), atoms=np.arange(2.0), epsilon=0.3, confidence=None)
+    other.fit(PROBA, SCORES, sensitive_features=np.arange(100) % 2)
+    setattr(model, name, getattr(other, name))
+    return model
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: with_cost_of(5),
+        lambda: with_cost_of(3),
+        lambda: with_parts_of_a_regressor("step_"),
+        lambda: with_parts_of_a_regressor("scorer_"),
+    ],
+    ids=["costs of five", "costs of three", "step of numbers", "scorer of numbers"],
+)
+def test_a_classifier_whose_parts_are_of_other_classes_is_refused(make):
+    assert find_fault(classifier()) is None
+    assert find_fault(make()) is not None
+
+
+def test_a_regressor_whose_step_takes_classes_is_refused():
+    model = ParityRegressor(Ridge(), atoms=np.arange(2.0), epsilon=0.3, confidence=None)
+    model.fit(PROBA, SCORES, sensitive_features=np.arange(100) % 2)
+    model.step_ = classifier().step_
+    assert find_fault(model) is not None
 
 
 def places(tree, path=()):

@@ -29,9 +29,16 @@ def files(tmp_path_factory):
             PEOPLE.scores, PEOPLE.group_proba
         ),
     }
-    models["isotonic"] = eh.ParityRegressor(calibration="isotonic", confidence=None).fit(
+    # a map to the scores, whichever way the fit went: maps are kept where they help
+    model = eh.ParityRegressor(epsilon=0.2).fit(
         PEOPLE.data[:500], PEOPLE.target[:500], sensitive_features=PEOPLE.sensitive_features[:500]
     )
+    ends = -np.ones(2), np.ones(2)
+    shift = JointCalibrator(
+        "shift", *ends, np.zeros(2), np.ones(2), np.eye(2, dtype=int), np.ones((1, 2)), np.zeros(1)
+    )
+    model.scorer_ = model.scorer_.with_maps([shift, None])
+    models["estimator"] = model
     for name, model in models.items():
         save(model, folder / name)
     return folder
@@ -73,25 +80,28 @@ def with_(value):
 
 
 CASES = {
-    "temperature below zero": ("step", "policy_.temperature", lambda _: -1.0, "temperature"),
-    "temperature zero": ("step", "policy_.temperature", lambda _: 0.0, "temperature"),
-    "temperature NaN": ("step", "policy_.temperature", lambda _: NAN, "temperature"),
-    "temperature infinite": ("step", "policy_.temperature", lambda _: INF, "temperature"),
-    "tilt NaN": ("step", "policy_.tilt", with_(np.nan), "tilt"),
-    "tilt infinite": ("step", "policy_.tilt", with_(-np.inf), "tilt"),
-    "tilt huge": ("step", "policy_.tilt", with_(1e300), "logits"),
-    "prior NaN": ("step", "policy_.group_prior", with_(np.nan), "prior"),
-    "prior infinite": ("step", "policy_.group_prior", with_(np.inf), "prior"),
-    "prior tiny": ("step", "policy_.group_prior", with_(5e-324), "logits"),
-    "bounds reversed": ("step", "policy_.grid.bounds", lambda _: {"tuple": [1.0, -1.0]}, "lower bound"),
-    "bounds NaN": ("step", "policy_.grid.bounds", lambda _: {"tuple": [NAN, 1.0]}, "lower bound"),
-    "atoms NaN": ("step", "policy_.grid.atoms", with_(np.nan), "atoms"),
-    "atoms reversed": ("step", "policy_.grid.atoms", lambda atoms: atoms[::-1].copy(), "atoms"),
-    "beta infinite": ("step", "step_.beta", lambda _: INF, "beta"),
+    "beta below zero": ("step", "step_.step.beta", lambda _: -1.0, "beta"),
+    "beta zero": ("step", "step_.step.beta", lambda _: 0.0, "beta"),
+    "beta NaN": ("step", "step_.step.beta", lambda _: NAN, "beta"),
+    "beta infinite": ("step", "step_.step.beta", lambda _: INF, "beta"),
+    "multipliers NaN": ("step", "step_.multipliers", with_(np.nan), "multipliers"),
+    "multipliers infinite": ("step", "step_.multipliers", with_(-np.inf), "multipliers"),
+    "multipliers huge": ("step", "step_.multipliers", with_(1e300), "logits"),
+    "prior NaN": ("step", "step_.step.group_prior", with_(np.nan), "prior"),
+    "prior infinite": ("step", "step_.step.group_prior", with_(np.inf), "prior"),
+    "prior tiny": ("step", "step_.step.group_prior", with_(5e-324), "logits"),
+    "bounds reversed": ("step", "step_.step.grid.bounds", lambda _: {"tuple": [1.0, -1.0]}, "lower bound"),
+    "bounds NaN": ("step", "step_.step.grid.bounds", lambda _: {"tuple": [NAN, 1.0]}, "lower bound"),
+    "atoms NaN": ("step", "step_.step.grid.atoms", with_(np.nan), "atoms"),
+    "atoms reversed": ("step", "step_.step.grid.atoms", lambda atoms: atoms[::-1].copy(), "atoms"),
     "epsilon NaN": ("step", "step_.epsilon", with_(np.nan), "tolerances"),
     "epsilon infinite": ("step", "step_.epsilon", with_(np.inf), "tolerances"),
-    "multipliers NaN": ("step", "result_.multipliers", with_(np.nan), "multipliers"),
-    "certificate NaN": ("step", "certificate_.violation", with_(np.nan), "violations"),
+    "epsilon negative": ("step", "step_.epsilon", with_(-0.1), "tolerances"),
+    "tolerance NaN": ("step", "step_.step.epsilon", with_(np.nan), "tolerances"),
+    "tolerance infinite": ("step", "step_.step.epsilon", with_(np.inf), "tolerances"),
+    "result NaN": ("step", "step_.result.multipliers", with_(np.nan), "multipliers"),
+    "certificate NaN": ("step", "step_.certificate.violation", with_(np.nan), "violations"),
+    "rows below zero": ("step", "step_.n_rows", lambda _: -1, "counts"),
     "stream multipliers": ("stream", "stream_.multipliers", with_(np.inf), "multipliers"),
     "stream weight": ("stream", "stream_.record.weight", lambda _: INF, "weights"),
     "stream moments": ("stream", "stream_.record.moments.policy", with_(np.nan), "policy"),
@@ -99,10 +109,16 @@ CASES = {
     "stream charts": ("stream", "stream_.record.monitor.up", with_(np.nan), "charts"),
     "stream charts below": ("stream", "stream_.record.monitor.down", with_(-1.0), "charts"),
     "solver's point": ("stream", "stream_.record.solver_state.iterate", with_(np.nan), "points"),
-    "isotonic knots": ("isotonic", "calibrator_.knots_y", with_(7.0), "probabilities"),
-    "isotonic knots NaN": ("isotonic", "calibrator_.knots_x", with_(np.nan), "knots"),
-    "isotonic order": ("isotonic", "calibrator_.knots_x", with_(2.0), "increase"),
-    "isotonic slopes": ("isotonic", "calibrator_.slopes", with_(np.nan), "slopes"),
+    "map NaN": ("estimator", "scorer_.outcome.calibrator.coefficients", with_(np.nan), "not finite"),
+    "map of no width": ("estimator", "scorer_.outcome.calibrator.scale", with_(0.0), "scales"),
+    "map of a root": ("estimator", "scorer_.outcome.calibrator.powers", with_(-1), "powers"),
+    "confidence of two": (
+        "estimator",
+        "step_.certificate.out_of_sample.confidence",
+        lambda _: 2.0,
+        "confidence",
+    ),
+    "summary NaN": ("estimator", "group_summary_.counts", with_(np.nan), "counts"),
 }
 
 

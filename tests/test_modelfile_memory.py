@@ -12,7 +12,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.svm import SVC, SVR, NuSVR, OneClassSVM
 
 import evenhand as eh
-from evenhand.estimators.nuisances import default_classifier
+from evenhand.estimators.models import default_classifier
 from evenhand.modelfile import ModelFileError, container, load, save
 from evenhand.modelfile.arrays import write_npy
 from evenhand.modelfile.container import Container, pack

@@ -42,7 +42,7 @@ SHOWN = {
     "held-out without epsilon": lambda: certify_held_out(PMF, NEW_GROUPS, atoms=MODEL.atoms_),
     "sequence": lambda: certify_sequence([PMF, PMF], NEW_GROUPS, atoms=MODEL.atoms_, epsilon=0.5),
     "plug-in": lambda: certify_plugin(MODEL, NEW_GROUPS, NEW.target, X=NEW.data),
-    "promise": lambda: MODEL.certificate_.promise,
+    "promise": lambda: MODEL.certificate_.out_of_sample,
     "calibration": diagnosis,
     "frontier": path,
     "frontier without outcomes": lambda: path(with_outcomes=False),

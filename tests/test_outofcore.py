@@ -226,12 +226,6 @@ def test_what_fit_reports_a_map_reports_too(table_path, small_memory):
         fit_table(make_step(solver="lp"), table_path, **NAMES)
 
 
-def test_beta_is_selected_on_the_sample(table_path, small_memory):
-    mapped = fit_table(make_step(beta="cv", atoms=21), table_path, **NAMES)
-    assert mapped.beta_ == mapped.selection_.beta
-    assert mapped.certificate_.excess.max() <= 1e-6
-
-
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="this system does not list open files")
 def test_nothing_is_left_open_or_running(table_path, small_memory, tmp_path):
     opened = len(os.listdir("/proc/self/fd"))
@@ -249,17 +243,17 @@ def test_an_estimator_keeps_its_models_and_fits_its_parity_step_on_the_table(reg
     model, frame = regression
     path = tmp_path / "people.parquet"
     frame.assign(note="x").to_parquet(path)
-    before = model.postprocessor_
+    before = model.step_
     expected = make_step(random_state=3).fit(*model.predict_scores(frame))
     try:
         estimator = model.estimator_
         assert fit_table(model, path) is model
         assert model.estimator_ is estimator
-        np.testing.assert_allclose(model.postprocessor_.tilt_, expected.tilt_, atol=1e-6)
+        np.testing.assert_allclose(model.tilt_, expected.tilt_, atol=1e-6)
         assert model.certificate_.calibration is not None
-        assert model.certificate_.risk == model.postprocessor_.certificate_.risk
+        assert model.certificate_.risk == model.certificate_.risk
     finally:
-        model.postprocessor_ = before
+        model.step_ = before
 
 
 def test_models_fitted_on_arrays_take_the_columns_in_the_order_asked_for(tmp_path):

@@ -91,7 +91,7 @@ def test_an_estimator_fits_follows_and_predicts_files(name, tmp_path):
     expected = pickle.loads(fitted(name)).partial_fit(frame)
     checkpoint = tmp_path / "stream.evenhand"
     followed = stream_table(pickle.loads(fitted(name)), path, checkpoint=checkpoint)
-    assert followed.postprocessor_.tilt_.tobytes() == expected.postprocessor_.tilt_.tobytes()
+    assert followed.tilt_.tobytes() == expected.tilt_.tobytes()
     np.testing.assert_array_equal(load(checkpoint).predict(frame), expected.predict(frame))
 
 

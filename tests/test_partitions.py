@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from evenhand._utils.validation import Rows
+from evenhand.estimators.step_fit import StepPlan
 from evenhand.solvers.result import Status
 from evenhand.tables import (
     batch,
@@ -39,7 +40,9 @@ def fit_parts(step, chunks, *, ordered=True, sample_weight=None):
     """`fit_table` on partitions in this process, and the number of passes."""
     reader = make_reader(step, **NAMES)
     backend = LocalPartitions(Scorer(reader, reader.layout(), sample_weight), chunks, ordered=ordered)
-    return batch._fit_step(step, ScoredPartitions(backend, reader.layout()))
+    table = ScoredPartitions(backend, reader.layout())
+    step.step_ = batch._fit_step(StepPlan.of(step, table.groups, table.strata), table, None, None)
+    return step
 
 
 @pytest.fixture

@@ -169,8 +169,7 @@ def test_between_classes_the_automatic_beta_is_the_paper_s():
     chances = np.random.default_rng(0).dirichlet([1.0, 1.0], 400)
     step = ParityPostprocessor(cost=1.0 - np.eye(2), parity="pmf").fit(chances, np.full((400, 2), 0.5))
     assert step.beta_ == paper_beta(400)
-    step.set_params(beta="cv").fit(chances, np.full((400, 2), 0.5))
-    assert step.selection_.columns["beta"].max() == automatic_beta(400)  # what is tried is the same for all
+    assert step.beta_ != automatic_beta(400)
 
 
 def test_the_automatic_beta_adds_next_to_nothing_to_the_risk():

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 
 from evenhand.datasets import make_population
 from evenhand.estimators.postprocessor import ParityPostprocessor
-from evenhand.exceptions import ClippingWarning, ConvergenceWarning, NothingAskedWarning, PriceWarning
+from evenhand.exceptions import ClippingWarning, ConvergenceWarning, InactiveConstraintWarning, PriceWarning
 
 
 def population(n_rows=600, n_groups=3, seed=0):
@@ -64,7 +64,7 @@ def test_predict_pmf_is_within_epsilon_on_the_rows_of_the_fit(parity, epsilon):
 
 
 def test_a_large_epsilon_leaves_the_scores_alone():
-    with pytest.warns(NothingAskedWarning, match=r"epsilon=2 asks for nothing.*epsilon=0\.02"):
+    with pytest.warns(InactiveConstraintWarning, match=r"epsilon=2 constrains nothing.*epsilon=0\.02"):
         model = ParityPostprocessor(epsilon=2.0, beta=1e5).fit(SCORES, PROBA)
     step = np.diff(model.atoms_)[0]
     assert np.all(np.abs(model.predict(SCORES, PROBA) - SCORES) < step)
@@ -75,7 +75,6 @@ def test_the_fitted_attributes_have_their_shapes(fitted):
     assert fitted.atoms_.shape == (49,)
     margin = 0.02 * np.ptp(SCORES)
     assert fitted.bounds_ == pytest.approx((SCORES.min() - margin, SCORES.max() + margin))
-    assert not hasattr(fitted, "selection_")
     assert fitted.beta_ == 8 * 600
     assert fitted.n_groups_ == 3
     assert fitted.groups_.tolist() == [0, 1, 2]
@@ -110,10 +109,10 @@ def test_the_units_of_the_scores_do_not_matter():
 
 
 def test_a_thousand_times_the_scores_is_a_change_of_units_alone():
-    plain = ParityPostprocessor(epsilon=0.02, beta="cv").fit(SCORES, PROBA)
+    plain = ParityPostprocessor(epsilon=0.02).fit(SCORES, PROBA)
     for factor, shift in [(1000.0, 0.0), (1.0, -50_000.0), (1e-3, 7.0)]:
         scores = factor * SCORES + shift
-        moved = ParityPostprocessor(epsilon=0.02, beta="cv").fit(scores, PROBA)
+        moved = ParityPostprocessor(epsilon=0.02).fit(scores, PROBA)
         assert moved.beta_ == plain.beta_
         np.testing.assert_allclose(moved.atoms_, factor * plain.atoms_ + shift, rtol=1e-9)
         np.testing.assert_allclose(

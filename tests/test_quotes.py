@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from evenhand.exceptions import LongCellWarning
-from evenhand.tables import files
+from evenhand.tables import files, fit_table, iter_predictions, stream_table
 from evenhand.tables.files import read_table
 from evenhand.tables.formats import TableError
-from evenhand.tables.outofcore import fit_table, iter_predictions, stream_table
 from evenhand.tables.quotes import END, find_long_cells
 from evenhand.tables.sources import open_source
 from evenhand.tables.writing import write_frame

@@ -60,7 +60,7 @@ def test_bad_input_says_what_is_wrong_and_leaves_nothing_half_fitted(data, case)
     [
         ({"sensitive_estimator": LinearSVC()}, "must have predict_proba: LinearSVC has none"),
         ({"small_groups": "drop"}, "small_groups must be"),
-        ({"calibration": "magic"}, "isotonic, sigmoid, temperature, joint"),
+        ({"calibration": "magic"}, "calibration must be 'auto', 'joint' or None"),
         ({"parity": "equal"}, "Unknown parity 'equal'"),
         ({"epsilon": {"z": 0.1}}, "unknown group"),
     ],
@@ -91,7 +91,8 @@ def test_wild_targets_are_pointed_out_and_a_robust_model_keeps_them_out(data):
         def fit(self, X, y):
             return super().fit(X, np.clip(y, -1.0, 1.0))
 
-    robust = ParityRegressor(Robust(), LogisticRegression())
+    # the tolerance is not searched for: its last digit may differ between the two fits
+    robust = ParityRegressor(Robust(), LogisticRegression(), calibration="joint", confidence=None)
     with pytest.warns(OutlierWarning, match=r"1 value.* far beyond the others, the first 1e\+12"):
         robust.fit(data.data, target, sensitive_features=data.sensitive_features)
     plain = clone(robust).fit(data.data, data.target, sensitive_features=data.sensitive_features)
@@ -110,7 +111,7 @@ def test_a_wild_score_is_clipped_and_counted_and_spoils_nothing_else(data, calib
     assert (fitted.outcome_calibrator_ is None) == (calibration is None)
     with pytest.warns(ClippingWarning, match="1 of 1500 scores"):
         model.fit(data.data, data.target, sensitive_features=data.sensitive_features)
-    assert model.postprocessor_.n_clipped_ == 1
+    assert model.n_clipped_ == 1
     others = np.arange(1500) != 7
     moved = np.abs(model.predict_mean(data.data[others]) - fitted.predict_mean(data.data[others]))
     assert moved.mean() < shift
@@ -121,7 +122,7 @@ def test_a_wild_score_is_clipped_and_counted_and_spoils_nothing_else(data, calib
 def test_a_classifier_that_came_fitted_is_matched_by_label_and_never_by_position(data):
     classifier = LogisticRegression().fit(data.data, 1 - data.sensitive_features)  # 0 and 1, but of what?
     model = ParityRegressor(LinearRegression(), FrozenEstimator(classifier))
-    with pytest.raises(ValueError, match="sensitive_estimator knows the groups 0, 1"):
+    with pytest.raises(ValueError, match="sensitive_estimator was fitted on the groups 0, 1"):
         model.fit(data.data, data.target, sensitive_features=np.where(data.sensitive_features == 1, "m", "f"))
 
 
@@ -129,7 +130,7 @@ def test_a_classifier_that_came_fitted_is_matched_by_label_and_never_by_position
 def test_labels_missing_in_the_pandas_way_are_counted(data, nothing):
     labels = pd.Series(data.sensitive_features == 1, dtype="boolean")
     labels[3] = nothing
-    known = simple().fit(data.data, data.target, sensitive_features=labels).group_knowledge_
+    known = simple().fit(data.data, data.target, sensitive_features=labels).group_summary_
     assert (known.n_rows, known.n_known, known.n_unknown) == (1500, 1499, 1)
     assert known.groups == (False, True)
     assert known.counts.tolist() == [int((labels == label).sum()) for label in (False, True)]

@@ -91,7 +91,7 @@ def test_ids_and_seeds_choose_other_draws(data, fitted):
 
 
 def test_every_way_to_predict_is_read_off_the_pmf(data, fitted):
-    pmf, atoms = fitted.predict_pmf(data.data), fitted.postprocessor_.atoms_
+    pmf, atoms = fitted.predict_pmf(data.data), fitted.atoms_
     np.testing.assert_allclose(fitted.predict_mean(data.data), pmf @ atoms, atol=1e-9)
     median = atoms[(pmf.cumsum(axis=1) < 0.5).sum(axis=1)]
     np.testing.assert_array_equal(fitted.predict_quantile(data.data), median)

@@ -103,7 +103,7 @@ def test_groups_within_a_factor_are_compared_with_everybody_who_shares_it(rows):
     model = eh.ParityRegressor(atoms=31, conditional_on=4, confidence=None)
     model.fit(fit.X, fit.y, sensitive_features=fit.group)
     facts = gather(model, new.X, new.y, sensitive_features=new.group, n_tolerances=3)
-    pmf, atoms = model.predict_pmf(new.X), model.postprocessor_.atoms_
+    pmf, atoms = model.predict_pmf(new.X), model.atoms_
     wanted = unfairness(pmf, new.group, atoms, metric="ks", given=new.factor.astype(float))
     assert by_name(facts, facts.after.gap) == pytest.approx(named(wanted))
     scores = model.estimator_.predict(new.X)
@@ -122,7 +122,7 @@ def test_attributes_of_their_own_are_each_compared_with_everybody(rows):
     model.fit(fit.X, fit.y, sensitive_features=np.column_stack([fit.group, fit.sex]))
     both = np.column_stack([new.group, new.sex])
     facts = gather(model, new.X, new.y, sensitive_features=both, n_tolerances=2)
-    pmf, atoms = model.predict_pmf(new.X), model.postprocessor_.atoms_
+    pmf, atoms = model.predict_pmf(new.X), model.atoms_
     wanted = {}
     for column in (0, 1):
         gaps = unfairness(pmf, both[:, column], atoms, metric="w1")
@@ -153,7 +153,7 @@ def test_parity_within_outcomes_cannot_be_reported_without_them(rows, tmp_path):
     model = eh.ParityClassifier(criterion="equalized_odds", confidence=None).fit(
         fit.X, fit.y > 0, sensitive_features=fit.group
     )
-    with pytest.raises(ValueError, match="outcome is known: pass y"):
+    with pytest.raises(ValueError, match="with known outcome: pass y"):
         eh.report(model, new.X, sensitive_features=new.group, path=tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()
 

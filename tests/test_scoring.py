@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 import evenhand as eh
-from evenhand.exceptions import PromiseWarning
+from evenhand.exceptions import ToleranceWarning
 from evenhand.metrics import unfairness
 
 DATA = eh.datasets.make_population(900, n_groups=2, random_state=0)
@@ -69,7 +69,7 @@ def test_a_search_within_a_limit_finds_the_best_that_keeps_it(routing, given):
 
 def test_the_nearest_is_taken_where_none_is_within_the_limit():
     scoring = {"score": eh.scoring.model_scorer(), "parity": eh.scoring.parity_scorer()}
-    with pytest.warns(PromiseWarning, match="nearest"):
+    with pytest.warns(ToleranceWarning, match="nearest"):
         found = search(scoring, refit=eh.scoring.best_within(0.0)).fit(X, Y, sensitive_features=GROUPS)
     assert found.best_params_ == {"epsilon": 0.01}
 

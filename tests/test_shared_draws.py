@@ -1,13 +1,14 @@
 """People with the same features share their luck unless each row has an id: fit says so, ids mend it."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import evenhand as eh
-from evenhand.estimators.draws import key_from
+from evenhand.data.draws import key_from
 from evenhand.exceptions import SharedDrawsWarning
 
 DATA = eh.datasets.make_population(2000, n_groups=2, random_state=0)
@@ -21,7 +22,7 @@ def fitted(X):
 
 def test_fit_recommends_ids_where_features_repeat():
     n_distinct = len(np.unique(COARSE, axis=0))
-    words = rf"2000 rows of X have {n_distinct} different sets.*predict\(X, ids=\.\.\.\).*--id"
+    words = rf"2,000 rows of X have {n_distinct} different sets.*predict\(X, ids=\.\.\.\).*--id"
     with pytest.warns(SharedDrawsWarning, match=words) as caught:
         model = fitted(COARSE)
     assert caught[0].filename == __file__
@@ -39,7 +40,7 @@ def test_shared_luck_shows_larger_distances_than_the_model_has():
     truth = max(eh.metrics.ks_unfairness(pmf, groups, model.atoms_).values())
     shown = {"shared": [], "own": []}
     for key in range(20):
-        model.postprocessor_.draw_key_ = key_from(key)
+        model.step_ = replace(model.step_, draw_key=key_from(key))
         for kind, ids in (("shared", None), ("own", np.arange(2000))):
             draws = model.predict(COARSE, ids=ids)
             shown[kind].append(max(eh.metrics.ks_unfairness(draws, groups).values()))

@@ -11,7 +11,7 @@ from evenhand import ParityPostprocessor
 from evenhand._utils.stored import find_fault
 from evenhand.dual.costs import CostMatrix, Huber, Pinball
 from evenhand.dual.imbalance import ImbalanceModel, stratum_sums
-from evenhand.estimators.cells import Cells
+from evenhand.estimators.strata import Strata
 
 N_ROWS, N_GROUPS, N_CLASSES = 80, 3, 3
 RNG = np.random.default_rng(0)
@@ -153,14 +153,6 @@ def test_labels_name_stratum_and_group_and_tolerances_go_by_either():
     assert ParityPostprocessor(epsilon=by_cell).fit(SCORES, frame, strata=strata).epsilon_.max() == 0.05
 
 
-@pytest.mark.parametrize("option", ["beta", "atoms"])
-def test_what_is_left_to_held_out_rows_is_chosen_within_strata(option):
-    columns, strata = NOTIONS["equalised odds"]
-    model = ParityPostprocessor(**{option: "cv"}).fit(SCORES, columns, strata=strata)
-    assert model.selection_.columns["risk"].min() >= 0.0
-    assert model.certificate_.violation.max() <= 0.05 + 1e-4
-
-
 def test_the_same_row_of_class_probabilities_draws_the_same_class():
     columns, strata = NOTIONS["equalised odds"]
     model = ParityPostprocessor(cost=1.0 - np.eye(3), parity="pmf").fit(CLASSES, columns, strata=strata)
@@ -211,7 +203,7 @@ def test_a_parameter_of_a_cost_that_means_nothing_is_refused(kind, value):
 def test_atoms_of_a_cost_matrix_are_its_columns():
     model = ParityPostprocessor(cost=1 - np.eye(3), atoms=[10.0, 20.0, 40.0]).fit(CLASSES, TAU)
     assert set(model.predict(CLASSES, TAU)) <= {10.0, 20.0, 40.0}
-    for atoms in (4, "cv", [1.0, 2.0]):
+    for atoms in (4, [1.0, 2.0]):
         with pytest.raises(ValueError, match="columns"):
             ParityPostprocessor(cost=1 - np.eye(3), atoms=atoms).fit(CLASSES, TAU)
 
@@ -241,13 +233,19 @@ def test_a_cost_matrix_from_a_file_that_is_none_is_refused(matrix):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"names": [0]}, "not listed"),
+        ({"names": [0]}, "labels are not tuples"),
+        ({"names": ()}, "groups for each attribute"),
         ({"groups": (("a", "b"), ("c", "d"))}, "groups for each attribute"),
+        ({"groups": (["a", "b"],)}, "labels are not tuples"),
+        ({"groups": (([], "b"),)}, "labels are not hashable"),
+        ({"factors": 3}, "labels are not tuples"),
         ({"outcomes": ("maybe",)}, "not among its classes"),
-        ({"separate": 1}, "switches"),
+        ({"outcomes": ("yes",), "classes": None}, "not among its classes"),
+        ({"separate": 1}, "neither true nor false"),
+        ({"joint": None}, "neither true nor false"),
     ],
 )
-def test_a_notion_from_a_file_that_is_none_is_refused(change, message):
-    sound = Cells(("sex",), (("a", "b"),), separate=False, classes=("no", "yes"))
+def test_strata_from_a_file_that_are_none_are_refused(change, message):
+    sound = Strata(("sex",), (("a", "b"),), separate=False, classes=("no", "yes"))
     assert find_fault(sound) is None
     assert message in find_fault(replace(sound, **change))

@@ -13,9 +13,15 @@ from evenhand.datasets import make_population
 from evenhand.dual.imbalance import stratum_sums
 from evenhand.dual.objective import evaluate
 from evenhand.estimators.streaming import BLOCK_ROWS
-from evenhand.estimators.streaming.blocks import QUANTUM, _on_wider_grid, block_problem, round_proba
-from evenhand.estimators.streaming.grid import Extension, extend
 from evenhand.estimators.streaming.moments import measure, moment_shift
+from evenhand.estimators.streaming.update import (
+    QUANTUM,
+    Extension,
+    _on_wider_grid,
+    block_problem,
+    extend,
+    round_proba,
+)
 from tests.notions import (
     CASES,
     ESTIMATORS,
@@ -104,7 +110,8 @@ def block_of(case, n_rows=BLOCK_ROWS, seed=5):
     """A fitted model's problem, columns and strata on rows of its stream."""
     model = case.model().fit(*case.rows(3000), strata=case.strata)
     scores, columns = case.rows(n_rows, seed)
-    return model, model.step_, block_problem(model.step_, scores, columns), columns
+    step = model.step_.step
+    return model, step, block_problem(step, scores, columns), columns
 
 
 @every_case
@@ -243,12 +250,12 @@ def test_a_stream_keeps_its_strata_and_its_cost():
     scores, columns = case.rows(100)
     model = fed(case.model(), case, scores, columns, [100])
     before = pickle.dumps(vars(model))
-    with pytest.raises(ValueError, match="strata are not those"):
+    with pytest.raises(ValueError, match="strata differ from those"):
         model.partial_fit(scores, columns, strata=["a", "a", "b", "b"])
     with pytest.raises(ValueError, match="at most one within a stratum"):
         model.partial_fit(scores, columns + 0.5)
     assert pickle.dumps(vars(model)) == before
-    with pytest.raises(ValueError, match="cost is not the one"):
+    with pytest.raises(ValueError, match="cost differs from the cost"):
         model.set_params(cost="absolute").partial_fit(scores, columns)
 
 
@@ -262,12 +269,12 @@ def test_an_estimator_goes_on_in_any_chunks(name):
     whole.partial_fit(stream)
     for first in range(0, len(stream), 999):
         parts.partial_fit(stream[first : first + 999])
-    assert whole.postprocessor_.tilt_.tobytes() == parts.postprocessor_.tilt_.tobytes()
-    assert whole.postprocessor_.stream_.record.weight == 4 * BLOCK_ROWS + 3000
+    assert whole.tilt_.tobytes() == parts.tilt_.tobytes()
+    assert whole.stream_.record.weight == 4 * BLOCK_ROWS + 3000
     fresh = people(50_000, seed=2)[0]
     scores, columns = whole.predict_scores(fresh)
     assert excess_on(whole.postprocessor_, scores, columns) <= 1.35
-    labels = set(getattr(whole, "classes_", whole.postprocessor_.atoms_))
+    labels = set(getattr(whole, "classes_", whole.atoms_))
     assert set(whole.predict(fresh[:500])) <= labels
 
 
@@ -288,7 +295,7 @@ def test_a_classifier_takes_the_classes_of_its_fit_and_no_others():
     assert model.predict_proba(rows.data).tobytes() == plain.predict_proba(rows.data).tobytes()
     with pytest.raises(ValueError, match="A new class needs a new fit"):
         model.partial_fit(rows.data, labels, classes=["no", "perhaps", "yes"])
-    assert model.postprocessor_.stream_.n_rows == 2000
+    assert model.stream_.n_rows == 2000
     with pytest.raises(NotFittedError):
         ParityClassifier().partial_fit(rows.data, labels, classes=["no", "yes"])
 

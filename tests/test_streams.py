@@ -12,9 +12,15 @@ from evenhand.datasets import make_population
 from evenhand.dual.objective import evaluate
 from evenhand.dual.parity import make_parity
 from evenhand.estimators.streaming import BLOCK_ROWS
-from evenhand.estimators.streaming.blocks import FIRST_MARK, _on_wider_grid, block_problem, round_proba
-from evenhand.estimators.streaming.grid import Extension, extend
 from evenhand.estimators.streaming.moments import measure, moment_shift
+from evenhand.estimators.streaming.update import (
+    FIRST_MARK,
+    Extension,
+    _on_wider_grid,
+    block_problem,
+    extend,
+    round_proba,
+)
 from evenhand.exceptions import ClippingWarning
 from evenhand.metrics import risk
 from tests.problems import make_problem, plain_policy, random_multipliers, random_problem, random_rows
@@ -219,7 +225,7 @@ def test_a_stream_that_starts_from_a_fit_knows_its_violation():
 
 def random_block_moments(model):
     scores, proba = population(BLOCK_ROWS, seed=5)
-    return measure(block_problem(model.step_, scores, proba), proba, model.multipliers_)
+    return measure(block_problem(model.step_.step, scores, proba), proba, model.multipliers_)
 
 
 def test_a_new_fit_ends_the_stream():
@@ -293,7 +299,7 @@ def test_extending_the_grid_keeps_the_policy_on_the_atoms_that_were_there():
     for parity, epsilon in (("cdf", 0.03), ("pmf", 0.006), ("mean", 0.02)):
         options = {"epsilon": epsilon, "atoms": 21, "beta": "paper"}  # soft: every atom keeps some mass
         model = ParityPostprocessor(parity=parity, **options).fit(scores, proba)
-        old = model.step_
+        old = model.step_.step
         grid = extend(old.grid, Extension(4, 9))
         block = random_block_moments(model)
         wider, carried, stream, _ = _on_wider_grid(old, model.multipliers_, grid, block, block)

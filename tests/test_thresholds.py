@@ -10,7 +10,7 @@ from sklearn.model_selection import GridSearchCV
 import evenhand as eh
 from evenhand.certificates import certify_held_out, certify_prediction_powered, certify_sequence
 from evenhand.dual.parity import find_parity
-from evenhand.exceptions import NothingAskedWarning
+from evenhand.exceptions import InactiveConstraintWarning
 from evenhand.metrics import unfairness
 from tests.test_extending import best_risk
 
@@ -102,16 +102,16 @@ def test_quantiles_become_numbers_at_fit_and_stay(people):
         scores, proba
     )
     wanted = np.quantile(scores, [0.25, 0.5], method="inverted_cdf")
-    assert_allclose(step.step_.parity.cutoffs, wanted)
+    assert_allclose(step.parity_.cutoffs, wanted)
     plain = eh.ParityPostprocessor(parity=eh.Thresholds(wanted), epsilon=0.02).fit(scores, proba)
     assert np.array_equal(plain.predict_pmf(scores, proba), step.predict_pmf(scores, proba))
     assert step.parity.quantile_values is None  # parameters stay as they were given
     weights = np.where(scores > 0, 2.0, 1.0)
     weighted = eh.ParityPostprocessor(parity="thresholds").fit(scores, proba, sample_weight=weights)
-    (median,) = weighted.step_.parity.cutoffs
+    (median,) = weighted.parity_.cutoffs
     assert weights[scores <= median].sum() / weights.sum() == pytest.approx(0.5, abs=0.001)
     step.partial_fit(new.scores, new.group_proba)  # the stream goes on with the numbers of the fit
-    assert_allclose(step.step_.parity.cutoffs, wanted)
+    assert_allclose(step.parity_.cutoffs, wanted)
 
 
 @pytest.mark.parametrize(
@@ -154,10 +154,10 @@ def test_classes_have_no_quantiles_but_thresholds_between_them():
     assert model.certificate_.violation.max() <= 0.03 + 1e-5
 
 
-def test_thresholds_beyond_all_predictions_ask_for_nothing_and_say_so(people):
+def test_thresholds_beyond_all_predictions_constrain_nothing_and_warn(people):
     first, _ = people
     step = eh.ParityPostprocessor(parity=eh.Thresholds([100.0]))
-    with pytest.warns(NothingAskedWarning, match="share above 100 is the same.*asks for nothing"):
+    with pytest.warns(InactiveConstraintWarning, match="share above 100 is the same.*constrains nothing"):
         step.fit(first.scores, first.group_proba)
     assert np.abs(step.multipliers_).max() == 0.0
 
@@ -239,12 +239,11 @@ def test_rows_set_aside_prove_it(people):
         first.data,
         first.target,
         sensitive_features=first.sensitive_features,
-        X_calibration=new.data,
-        sensitive_features_calibration=new.sensitive_features,
+        calibration_data=(new.data, new.sensitive_features),
     )
-    promise = model.certificate_.promise
-    assert promise.proved
-    assert (promise.bound <= 0.1).all()
+    estimate = model.certificate_.out_of_sample
+    assert estimate.proved
+    assert (estimate.bound <= 0.1).all()
 
 
 def test_audits_frontiers_reports_and_cards_measure_it(model, people, tmp_path):
@@ -294,7 +293,7 @@ def test_it_is_cloned_searched_and_saved(model, people, tmp_path):
     assert search.best_params_["parity"] == eh.Thresholds(quantiles=0.5)
     eh.save(search.best_estimator_, tmp_path / "step.evenhand")
     again = eh.load(tmp_path / "step.evenhand")
-    assert_allclose(again.step_.parity.cutoffs, search.best_estimator_.step_.parity.cutoffs)
+    assert_allclose(again.parity_.cutoffs, search.best_estimator_.parity_.cutoffs)
     eh.save(model, tmp_path / "model.evenhand")
     again = eh.load(tmp_path / "model.evenhand")
     assert again.parity == model.parity
@@ -321,9 +320,7 @@ def test_the_command_line_goes_all_the_way(run, people, tmp_path, monkeypatch):
     }
     model = eh.load("m.evenhand")
     pmf = model.predict_pmf(table)
-    by_hand = gaps_above(
-        pmf, model.atoms_, first.sensitive_features, model.postprocessor_.step_.parity.cutoffs
-    )
+    by_hand = gaps_above(pmf, model.atoms_, first.sensitive_features, model.parity_.cutoffs)
     assert_allclose(list(found.values()), list(by_hand.values()))
     told = run(
         "frontier", *data, "--parity", "thresholds:-0.1", "--epsilon", "0.05", "--epsilon", "0.2", "--json"

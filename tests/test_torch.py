@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose
 
 import evenhand as eh
 from evenhand import ParityClassifier, ParityPostprocessor, ParityRegressor
+from evenhand.data.draws import key_from, uniforms_from_rows
 from evenhand.datasets import make_population
-from evenhand.estimators.draws import key_from, uniforms_from_rows
 from evenhand.solvers import Batch, Status, run
 from tests.page_lines import silent_blocks
 from tests.rows_contract import make_step, scored
@@ -131,7 +131,7 @@ def test_the_hash_of_a_row_is_that_of_arrays_bit_for_bit(dtype):
     host, key = given.in_memory(), key_from(7)
     wanted = uniforms_from_rows(model.policy_.grid.scale(host.scores), host.group_proba, key)
     policy = TensorPolicy(model.policy_, given)
-    found = policy.uniforms((int(key[0]), int(key[1])), ord("r"), 2.0**20)
+    found = policy.uniforms(key)
     assert np.array_equal(found.cpu().numpy(), wanted)
 
 

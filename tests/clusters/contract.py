@@ -100,9 +100,7 @@ class ClusterContract:
         expected = make_step(epsilon=0.05).fit(*model.predict_scores(rest[["x0", "x1", "x2"]]))
         on_cluster = cluster.frame(pieces(rest, [700, 0, 1]))
         assert fit_table(model, on_cluster) is model
-        np.testing.assert_allclose(
-            model.postprocessor_.certificate_.risk, expected.certificate_.risk, atol=1e-8
-        )
+        np.testing.assert_allclose(model.certificate_.risk, expected.certificate_.risk, atol=1e-8)
         drawn = cluster.collect(predict_table(model, on_cluster, ids="id")).sort_values("id")
         np.testing.assert_array_equal(
             drawn["prediction"], model.predict(rest[["x0", "x1", "x2"]], ids=rest["id"])

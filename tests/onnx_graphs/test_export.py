@@ -68,7 +68,7 @@ def test_a_model_without_a_converter_is_exported_without_its_models_and_says_so(
         found = graphs.run(unknown, inputs, ["pmf", "draw"])
     assert len(told) == 1
     assert np.abs(found["pmf"] - unknown.predict_pmf(data.data)).max() < 1e-9
-    np.testing.assert_array_equal(found["draw"], unknown.postprocessor_.policy_.draw(scores, proba, levels))
+    np.testing.assert_array_equal(found["draw"], unknown.policy_.draw(scores, proba, levels))
 
 
 def test_draws_by_id_are_the_model_s_own_in_the_step_alone(unknown, data, graphs):
@@ -176,8 +176,8 @@ def test_the_file_states_its_opset_and_carries_the_facts_of_the_card(estimator, 
     assert facts["evenhand"] == eh.__version__
     assert facts["evenhand.model"] == "ParityRegressor"
     assert facts["evenhand.opset"] == str(OPSET)
-    assert facts["evenhand.promise"] in str(estimator)
-    assert json.loads(facts["evenhand.epsilon"]) == estimator.postprocessor_.epsilon_.tolist()
+    assert facts["evenhand.out_of_sample"] in str(estimator)
+    assert json.loads(facts["evenhand.epsilon"]) == estimator.epsilon_.tolist()
     assert json.loads(facts["evenhand.atoms"]) == estimator.atoms_.tolist()
     assert json.loads(facts["evenhand.q"]) == 0.9
     assert json.loads(facts["evenhand.certificate"])["violation"] == pytest.approx(

@@ -7,7 +7,7 @@ pytest.importorskip("onnxruntime", reason="make test-onnx has an environment wit
 
 import onnxruntime
 
-from evenhand.estimators.draws import key_from, uniforms_from_ids, uniforms_from_table
+from evenhand.data.draws import key_from, uniforms_from_ids, uniforms_from_table
 from evenhand.onnx_export.graph import Graph
 from evenhand.onnx_export.hashing import alphabet, float_bits, hash_text, uniforms
 from evenhand.onnx_export.tables import NUMBER, TEXT, input_table
