@@ -17,7 +17,7 @@ NOTIONS: tuple[Any, ...] = (eh.Thresholds(quantiles=[0.5]), eh.Thresholds(quanti
 
 
 def main() -> None:
-    print('| | no parity | above the median | above the median and the 80 % quantile | `"cdf"` |')
+    print('| | no parity | above the median | above the median and the 80% quantile | `"cdf"` |')
     print("| --- | --- | --- | --- | --- |")
     for name, data in (
         ("communities", eh.datasets.load_communities()),

@@ -39,7 +39,7 @@ class Case:
 
 
 def make_case(X: np.ndarray, y: np.ndarray, groups: np.ndarray) -> Case:
-    """40 % of the rows for the nuisances, 30 % for the parity step, 30 % for the test."""
+    """40% of the rows for the nuisances, 30% for the parity step, 30% for the test."""
     rows = np.arange(len(y))
     labeled, rest = train_test_split(rows, test_size=0.6, stratify=groups, random_state=SEED)
     unlabeled, test = train_test_split(rest, test_size=0.5, stratify=groups[rest], random_state=SEED)
@@ -61,7 +61,7 @@ def communities() -> Case:
 
 
 def law_school() -> Case:
-    """Two groups, 20 800 rows; grades."""
+    """Two groups, 20,800 rows; grades."""
     data = eh.datasets.load_law_school()
     return make_case(data.data, data.target * 4.0, np.where(data.sensitive_features == 1, "white", "others"))
 

@@ -19,7 +19,7 @@ SEED = 0
 
 
 def make_report(path: Path) -> Path:
-    """A model of grades, with 30 % of the rows for the report."""
+    """A model of grades, with 30% of the rows for the report."""
     data = eh.datasets.load_law_school()
     groups = np.where(data.sensitive_features == 1, "white", "others")
     rows = np.arange(len(groups))

@@ -39,12 +39,15 @@ def prepare(app: Sphinx, what: str, name: str, member: object, options: object, 
 
 
 def mark_formulas(lines: list[str]) -> Iterator[str]:
-    """Set indented lines that follow on a paragraph as they stand; sections of parameters are left alone."""
-    n_prose = next((i - 1 for i, line in enumerate(lines) if SECTION.match(line)), len(lines))
+    """Mark indented lines after a paragraph as literal text, in the description and under Notes."""
+    section = ""
     for i, line in enumerate(lines):
+        if i + 1 < len(lines) and SECTION.match(lines[i + 1]):
+            section = line
         before = next((each for each in reversed(lines[:i]) if each), "")
         starts = line.startswith("    ") and i and not lines[i - 1]
-        if i < n_prose and starts and before[:1] not in ("", " ", "-", ".") and not before.endswith("::"):
+        follows = before[:1] not in ("", " ", "-", ".") and not before.endswith("::")
+        if section in ("", "Notes") and starts and follows:
             yield from (".. code-block:: text", "")
         yield line
 

@@ -4,12 +4,12 @@ Before and after: the same distribution for every group
 
 A regression model gives one group lower predictions than the other. Wrapped into
 :class:`~evenhand.ParityRegressor`, it gives both the same distribution, up to a tolerance, and
-does not look at the group when it predicts. This example fits it and draws both stages on people
-who had no part in the fit.
+does not look at the group when it predicts. This example fits it and draws both stages on new
+data.
 """
 
 # %%
-# Two tables of one population: one to fit on, one of new people. The features tell something
+# Two tables of one population: one to fit on, one of new data. The features say something
 # about the group, and the outcome depends on the same features.
 
 import matplotlib.pyplot as plt
@@ -24,8 +24,8 @@ new = eh.datasets.make_population(10_000, n_groups=2, separation=2.0, random_sta
 group, new_group = names[fit.sensitive_features], names[new.sensitive_features]
 
 # %%
-# The group is needed for ``fit`` only. ``epsilon`` is the largest distance between a group and
-# everybody that new people are expected to see; printed, the model says what it foresees.
+# The group is needed for ``fit`` only. ``epsilon`` limits the distance between a group and the
+# population on new data. Print the model to see the estimate of that distance.
 
 model = eh.ParityRegressor(epsilon=0.05, random_state=0)
 model.fit(fit.data, fit.target, sensitive_features=group)

@@ -23,7 +23,7 @@ fit, test = (
 
 # %%
 # The tolerances of a frontier are those of the parity step on its own rows (``confidence=None``):
-# it is for choosing. What a chosen tolerance promises to new people is for ``fit`` to say.
+# it is for choosing. Use ``fit`` with the chosen tolerance to estimate the distance on new data.
 
 model = eh.ParityRegressor(confidence=None, random_state=0)
 path = eh.frontier(
@@ -36,7 +36,7 @@ path = eh.frontier(
 )
 
 # %%
-# Each point is a model, its bars are 95 % intervals for the population. Inside the grey strip
+# Each point is a model, its bars are 95% intervals for the population. Inside the grey strip
 # nothing can be told from parity on these rows. The dashed line is the best constant. The first
 # steps away from the base model are cheap and the later ones dearer, and at the left end most of
 # what the model knew about people is gone: its risk is nearer to the constant's than to the base

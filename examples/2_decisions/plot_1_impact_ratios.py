@@ -73,7 +73,7 @@ ax.annotate(
 ax.set(
     yticks=places,
     yticklabels=labels,
-    xlabel="Impact ratio, with 95 % interval",
+    xlabel="Impact ratio, with 95% interval",
     xlim=(0, 1.05),
     ylim=(8.8, -1.0),
 )

@@ -53,7 +53,7 @@ for name, floor in (
     models[name] = floored.fit(fit.data, succeeds, sensitive_features=group)
 
 # %%
-# Rates of new people, and the share of decisions that are right. Refusing everybody is at parity,
+# Rates on new data, and the share of decisions that are right. Refusing everybody is at parity,
 # too, and right for four in five: accuracy alone does not see what is lost here.
 
 chances = {"no parity": model.estimator_.predict(new.data).astype(float)}

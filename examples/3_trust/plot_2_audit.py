@@ -40,7 +40,7 @@ for name, predictions in systems.items():
     print(f"{name}:\n{eh.audit(predictions[few], group[few], y=people.target[few])}\n")
 
 # %%
-# Bars are intervals at 95 %. With more rows the two systems come apart: the interval of the first
+# Bars are intervals at 95%. With more rows the two systems come apart: the interval of the first
 # leaves zero, that of the second does not, and ends near what chance alone shows. An audit of a
 # few hundred rows that finds nothing has not shown that there is nothing.
 

@@ -82,8 +82,8 @@ ax.set_title("The best score among the candidates within the limit", loc="left")
 plt.show()
 
 # %%
-# The chosen model is fitted again on all rows. To know what new people will see, fit it once more
-# with the default ``confidence``: then epsilon is for them, and ``print`` tells.
+# The chosen model is fitted again on all rows. To estimate the distance on new data, fit it once
+# more with the default ``confidence``, and print the estimate.
 
 final = search.best_estimator_.set_params(confidence="average").fit(X, y, sensitive_features=group)
-print(final.certificate_.promise)
+print(final.certificate_.out_of_sample)

@@ -37,7 +37,7 @@ alarms = []
 ways = {
     "stays as it was": {},
     "learns, forgets nothing": {"on_drift": lambda alarm: None},  # it hears the same alarms
-    "learns, half-life of 20 000 rows": {"half_life": 20_000, "on_drift": alarms.append},
+    "learns, half-life of 20,000 rows": {"half_life": 20_000, "on_drift": alarms.append},
 }
 steps = {name: eh.ParityPostprocessor(epsilon=epsilon, random_state=0) for name in ways}
 seen = {name: [] for name in ways}
@@ -66,7 +66,7 @@ for name, distances in seen.items():
     )
 
 # %%
-# What new people see at each moment. The shift breaks parity at once for all three. The one that
+# The distance on new data over time. The shift breaks parity at once for all three. The one that
 # stops learning stays there. The one that forgets nothing is even farther off for a while: it
 # aims at the average of the old and the new population, and people are like neither. With a
 # half-life the alarm makes the past count for little, and parity is back after a few chunks. That
@@ -88,7 +88,7 @@ if alarms:
     ax.annotate("alarm", (at, 0.12), (4, 0), textcoords="offset points", color=GREY, fontsize=9)
 ax.set(
     xlabel="Rows of the stream (thousands)",
-    ylabel="Largest distance to everybody, new people",
+    ylabel="Largest distance to everybody, new data",
     ylim=0,
 )
 ax.legend(frameon=False, loc="upper left")
