@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -29,6 +29,8 @@ from evenhand.dual.costs import Squared
 from evenhand.dual.grid import automatic_bounds, automatic_n_atoms, uniform_grid
 from evenhand.dual.problem import DualProblem
 from evenhand.dual.step import ParityStep
+from evenhand.estimators.scorer import Scorer
+from evenhand.estimators.step_fit import Evidence
 
 LOADERS: dict[str, Callable[[], Bunch]] = {
     "law school": datasets.load_law_school,
@@ -71,6 +73,23 @@ def population_rows(n_rows: int, n_groups: int = 2, seed: int = 0) -> tuple[np.n
     """Scores in [-1, 1] and the true group probabilities of a synthetic population."""
     population = datasets.make_population(n_rows, n_groups, random_state=seed)
     return population.scores, population.group_proba
+
+
+class Learned(NamedTuple):
+    """What a fit has before the parity step."""
+
+    scorer: Scorer
+    rows: Rows
+    evidence: Evidence
+
+
+def learn(model: Any, X: Any, y: Any, sensitive_features: Any) -> Learned:
+    """What `model.fit` has before the parity step: the fitted models, and the rows that they scored.
+
+    `fit_step(model._plan(learned.scorer.strata), learned.rows, learned.evidence)` is the rest of it.
+    """
+    data = model._read(X, y, sensitive_features, None, None)
+    return Learned(*model._learn(model._check(data, model._plan(data.strata), X, (None, None), None)))
 
 
 def make_problem(

@@ -47,9 +47,8 @@ def reached(name: str, model: object) -> tuple[float, float]:
     bunch = load(name)
     test = eh.datasets.paper_split(bunch, random_state=SEED).test
     pmf = model.predict_pmf(bunch.data[test])
-    atoms = model.atoms_ if isinstance(model, ADW) else model.postprocessor_.atoms_
     distances = eh.metrics.ks_unfairness(pmf, bunch.sensitive_features[test])
-    return eh.metrics.risk(bunch.target[test], pmf, atoms), max(distances.values())
+    return eh.metrics.risk(bunch.target[test], pmf, model.atoms_), max(distances.values())
 
 
 def main(quick: bool = False) -> None:

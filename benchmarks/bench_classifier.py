@@ -30,7 +30,8 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 import evenhand as eh
-from benchmarks._support import show_table, verdict
+from benchmarks._support import learn, show_table, verdict
+from evenhand.estimators.step_fit import fit_step
 
 EPSILONS = (0.0, 0.002, 0.005, 0.0075, 0.01, 0.0125, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.06, 0.08)
 FOLDS = 2  # of our cross-fitting: rows enough for it, and the fewest fits
@@ -93,8 +94,8 @@ def ours(learner: Any, split: Split, calibration: str | None) -> tuple[np.ndarra
     }
     model = eh.ParityClassifier(learner, clone(learner), **settings)
     whole = least_seconds(lambda: model.fit(X, y, sensitive_features=groups))
-    learned = model._learn(X, y, groups)
-    step = least_seconds(lambda: model._postprocessor(learned.cells)._fit_rows(learned.rows))
+    learned = learn(model, X, y, groups)
+    step = least_seconds(lambda: fit_step(model._plan(learned.scorer.strata), learned.rows))
     path = eh.frontier(model, X, y, sensitive_features=groups, epsilons=EPSILONS)
     chances = [each.predict_proba(split.test[0]) for each in path.models]
     return np.array([[split.gap(c), split.accuracy(c)] for c in chances]), whole, step

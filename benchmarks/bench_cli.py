@@ -31,7 +31,7 @@ def warm(folder: str) -> str:
 
 def predict(folder: str, name: str, kind: str) -> None:
     source, output = f"{folder}/{name}.{kind}", f"{folder}/scored.{kind}"
-    assert command(["predict", f"{folder}/model.evenhand", source, "-o", output, "--quiet"]) == 0
+    assert command(["predict", f"{folder}/model.evenhand", source, "-o", output, "--force", "--quiet"]) == 0
 
 
 def small_csv(folder: str) -> None:

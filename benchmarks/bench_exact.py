@@ -1,13 +1,14 @@
-"""Exact parity with much data: `epsilon=0`, 300 000 rows, boosted trees, and what the rest is from.
+"""Exact parity with many rows: `epsilon=0`, 300,000 rows, boosted trees, and where the rest comes from.
 
-A population that looks like a census table (ten features, most of them whole numbers or codes, 240
-occupations) with known P(S | X) and outcome. Distances are of a million fresh rows, which count in each group
-by their true probability, so that nothing but the fit is random: the largest of a group to everybody, which
-is what epsilon is about, and the largest between two groups. All lines of a table are of one sample.
+The population resembles a census table (ten features, most of them whole numbers or codes, 240 occupations)
+with known P(S | X) and a known mean of the outcome. Distances are of a million fresh rows, weighted in each
+group by their true probability, so that only the fit is random. There are two columns: the largest distance
+of a group to all rows, which epsilon bounds, and the largest distance between two groups. All lines of a
+table are of one sample.
 
     python -m benchmarks.bench_exact --tasks class --groups 2 --seeds 0 1 2
 
-`python -m benchmarks exact` takes some fifteen minutes on one core.
+`python -m benchmarks exact` takes about fifteen minutes on one core.
 """
 
 import argparse
@@ -23,14 +24,16 @@ from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-from evenhand import ParityClassifier, ParityPostprocessor, ParityRegressor
+from benchmarks._support import Learned, learn
+from evenhand import ParityClassifier, ParityRegressor
 from evenhand._utils.validation import Rows
 from evenhand.calibration import JointRows, joint, joint_inputs
 from evenhand.dual.imbalance import ImbalanceModel
 from evenhand.dual.objective import policy_loadings
 from evenhand.dual.policy import SoftmaxPolicy
 from evenhand.dual.rows import MemoryRows
-from evenhand.estimators import learner
+from evenhand.estimators import fit_models
+from evenhand.estimators.step_fit import Evidence, FittedStep, fit_step
 from evenhand.metrics.measure import policy_blocks
 from evenhand.solvers import make_solver, run
 
@@ -41,7 +44,7 @@ NOISE = 0.6  # spread of a number around its mean
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """Rows, and the truth about them."""
+    """Rows with their true scores and group probabilities."""
 
     features: np.ndarray
     target: np.ndarray
@@ -52,7 +55,7 @@ class People:
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """What each occupation, birthplace and relation does to the pay, and to the group."""
+    """Effects of each occupation, birthplace and relation on the pay and on the group."""
 
     pay: np.ndarray
     group: np.ndarray
@@ -81,7 +84,7 @@ def effects(n_groups: int) -> Effects:
 
 
 def draw(task: str, n_rows: int, n_groups: int, seed: int) -> People:
-    """People with a number (`"regression"`) or one of two classes (`"class"`) to foretell."""
+    """Rows whose outcome is a number (`"regression"`) or one of two classes (`"class"`)."""
     known, rng = effects(n_groups), np.random.default_rng(seed)
     age = np.clip(np.round(17 + 60 * rng.beta(1.6, 2.4, n_rows)), 17, 90)
     school = np.clip(np.round(rng.normal(18 - 0.03 * (age - 40), 3.2)), 1, 24)
@@ -120,7 +123,7 @@ def draw(task: str, n_rows: int, n_groups: int, seed: int) -> People:
 
 
 def make_model(task: str, **settings: Any) -> Any:
-    """Boosted trees, and all else as a user gets it."""
+    """Boosted trees, with the defaults for everything else."""
     boosted = HistGradientBoostingClassifier(random_state=0)
     if task == "class":
         return ParityClassifier(boosted, boosted, epsilon=0.0, **settings)
@@ -128,7 +131,7 @@ def make_model(task: str, **settings: Any) -> Any:
 
 
 def distances(policy: SoftmaxPolicy, rows: Rows, group_proba: np.ndarray) -> tuple[float, float]:
-    """Largest distance of a group to everybody, and between two, of rows that count by `group_proba`."""
+    """Largest distance of a group to all rows, and between two groups, of rows weighted by `group_proba`."""
     masses = np.zeros((group_proba.shape[1], len(policy.grid.atoms)))
     for some, pmf in policy_blocks(policy, rows.scores, rows.group_proba):
         masses += group_proba[some].T @ pmf
@@ -138,103 +141,96 @@ def distances(policy: SoftmaxPolicy, rows: Rows, group_proba: np.ndarray) -> tup
     return float(np.abs(shares - everybody).max()), float(apart)
 
 
-def learn(model: Any, people: People) -> Any:
+def fit_quietly(model: Any, people: People) -> Learned:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return model._learn(people.features, people.target, people.groups)
+        return learn(model, people.features, people.target, people.groups)
 
 
-def score(model: Any, learned: Any, features: np.ndarray) -> Rows:
-    """Rows as the models of all rows see them, after their maps."""
-    raw = model._raw_rows(learned.models, features, learned.cells, None)
-    return raw.scored(learned.models, learned.cells)
-
-
-def solve(model: Any, cells: Any, rows: Rows, folds: Any = None) -> ParityPostprocessor:
-    """The parity step of a model; with folds as it is for new people."""
-    step = model._postprocessor(cells)
-    step.set_params(confidence="average" if folds is not None else None)
+def solve(model: Any, learned: Learned, rows: Rows, held_out: Any = None) -> FittedStep:
+    """The parity step of a model on some rows; with held-out rows its tolerance is for new data."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return step._fit_rows(rows, folds=folds)
+        return fit_step(model._plan(learned.scorer.strata), rows, Evidence(held_out))
 
 
-def solve_for_labels(fitted: ParityPostprocessor, rows: Rows, groups: np.ndarray) -> SoftmaxPolicy:
-    """The step with the groups themselves in its constraint, and the probabilities in the policy alone."""
-    step, known = fitted.step_, np.eye(len(rows.groups))[groups]
+def solve_for_labels(fitted: FittedStep, rows: Rows, groups: np.ndarray) -> SoftmaxPolicy:
+    """The step with the true groups in its constraint; only the policy uses their probabilities."""
+    step, known = fitted.step, np.eye(len(rows.groups))[groups]
     problem, kept = step.problem(rows), ImbalanceModel.from_prior(step.group_prior).kept
     stored = problem.rows
     missing = (1.0 - known[:, kept] / known.mean(axis=0)[kept]).T - stored.design[: len(kept)]
-    beside = MemoryRows(np.concatenate([missing, stored.design]), stored.constant, stored.weights, len(kept))
-    multipliers, solver = fitted.multipliers_, make_solver("auto", tol=1e-6, max_iter=None, random_state=None)
-    for _ in range(6):  # what is missing changes with the policy
+    extended = MemoryRows(
+        np.concatenate([missing, stored.design]), stored.constant, stored.weights, len(kept)
+    )
+    multipliers, solver = fitted.multipliers, make_solver("auto", tol=1e-6, max_iter=None, random_state=None)
+    for _ in range(6):  # the missing moments change with the policy
         loadings, offset = policy_loadings(problem, multipliers)
         blind = np.ascontiguousarray(np.hstack([np.zeros((len(offset), len(kept))), loadings]))
-        shift = beside.moments(blind, offset).columns
+        shift = extended.moments(blind, offset).columns
         multipliers = run(solver, replace(problem, moment_shift=shift), start=multipliers).multipliers
     return step.policy(multipliers)
 
 
-def mend_by_truth(rows: Rows, group_proba: np.ndarray) -> Rows:
-    """Group probabilities after a joint map that was told the true ones: what it leaves is not chance."""
+def recalibrate_by_truth(rows: Rows, group_proba: np.ndarray) -> Rows:
+    """Group probabilities after a joint map fitted to the true ones: its error is not sampling noise."""
     inputs, n_groups = joint_inputs(rows.scores, [rows.group_proba]), group_proba.shape[1]
     codes, weights = np.repeat(np.arange(n_groups), len(inputs)), group_proba.T.ravel()
-    said = np.tile(rows.group_proba, (n_groups, 1))
-    found = JointRows.of(np.tile(inputs, (n_groups, 1)), weights, len(inputs) // n_groups).fit(codes, said)
+    given = np.tile(rows.group_proba, (n_groups, 1))
+    found = JointRows.of(np.tile(inputs, (n_groups, 1)), weights, len(inputs) // n_groups).fit(codes, given)
     return replace(rows, group_proba=found(inputs))
 
 
 def without_maps(task: str, people: People, fresh: People) -> Iterator[tuple[str, tuple[float, float]]]:
-    """The models as they are, each exchanged for the truth, and other rows to solve the step on."""
+    """The models without recalibration, each replaced by the truth, and the step solved on other rows."""
     model = make_model(task, calibration=None, confidence=None)
-    learned = learn(model, people)
-    of_fit, new = learned.rows, score(model, learned, fresh.features)
+    learned = fit_quietly(model, people)
+    of_fit, new = learned.rows, learned.scorer.score(fresh.features)
 
     def solved(rows: Rows) -> SoftmaxPolicy:
-        return solve(model, learned.cells, rows).policy_
+        return solve(model, learned, rows).policy
 
-    def on_fresh(policy: SoftmaxPolicy, **known: Any) -> tuple[float, float]:
-        return distances(policy, replace(new, **known), fresh.group_proba)
+    def on_fresh(policy: SoftmaxPolicy, **true: Any) -> tuple[float, float]:
+        return distances(policy, replace(new, **true), fresh.group_proba)
 
     true_scores, true_groups = {"scores": fresh.scores}, {"group_proba": fresh.group_proba}
-    told = replace(of_fit, group_proba=people.group_proba)
-    truth = solved(replace(told, scores=people.scores))
+    known = replace(of_fit, group_proba=people.group_proba)
+    truth = solved(replace(known, scores=people.scores))
     yield "both models are the truth", on_fresh(truth, **true_scores, **true_groups)
-    yield "the group model is the truth", on_fresh(solved(told), **true_groups)
+    yield "the group model is the truth", on_fresh(solved(known), **true_groups)
     scored = solved(replace(of_fit, scores=people.scores))
     yield "the outcome model is the truth", on_fresh(scored, **true_scores)
-    fitted = solve(model, learned.cells, of_fit)
-    yield "fitted models, no map (calibration=None)", on_fresh(fitted.policy_)
-    by_folds = distances(fitted.policy_, of_fit, people.group_proba)
+    fitted = solve(model, learned, of_fit)
+    yield "fitted models, no map (calibration=None)", on_fresh(fitted.policy)
+    by_folds = distances(fitted.policy, of_fit, people.group_proba)
     yield "  on the rows of the fit, by the models of the folds", by_folds
-    seen = score(model, learned, people.features)
-    yield "  solved on rows that the models have seen", on_fresh(solved(seen))
+    in_sample = learned.scorer.score(people.features)
+    yield "  solved on rows that the models were fitted on", on_fresh(solved(in_sample))
     some = slice(0, len(people.target))
     apart = replace(new, scores=new.scores[some], group_proba=new.group_proba[some])
     yield "  solved on as many separate rows", on_fresh(solved(apart))
-    mended = mend_by_truth(apart, fresh.group_proba[some])
-    by_truth = distances(solved(mended), mended, fresh.group_proba[some])
-    yield "  the same, after a map that was told the truth", by_truth
+    recalibrated = recalibrate_by_truth(apart, fresh.group_proba[some])
+    by_truth = distances(solved(recalibrated), recalibrated, fresh.group_proba[some])
+    yield "  the same, after a map fitted to the truth", by_truth
     policy = solve_for_labels(fitted, of_fit, people.groups)
-    yield "  the labels themselves in the constraint", on_fresh(policy)
+    yield "  the true groups in the constraint", on_fresh(policy)
 
 
 def default(task: str, people: People, fresh: People) -> Iterator[tuple[str, tuple[float, float]]]:
-    """What a user gets, with the maps, and what the promise says of it."""
+    """The default fit, with joint maps, and its out-of-sample estimate."""
     model = make_model(task)
-    learned = learn(model, people)
-    new = score(model, learned, fresh.features)
-    fitted = solve(model, learned.cells, learned.rows, learned.folds)
-    yield "the default (joint maps)", distances(fitted.policy_, new, fresh.group_proba)
+    learned = fit_quietly(model, people)
+    new = learned.scorer.score(fresh.features)
+    fitted = solve(model, learned, learned.rows, learned.evidence.held_out)
+    yield "the default (joint maps)", distances(fitted.policy, new, fresh.group_proba)
     policy = solve_for_labels(fitted, learned.rows, people.groups)
-    yield "  the labels themselves in the constraint", distances(policy, new, fresh.group_proba)
-    promise = fitted.certificate_.promise
-    assert promise is not None
-    yield "  what the promise expects (to everybody)", (float(promise.expected.max()), np.nan)
+    yield "  the true groups in the constraint", distances(policy, new, fresh.group_proba)
+    estimate = fitted.certificate.out_of_sample
+    yield "  the out-of-sample estimate (to all rows)", (float(estimate.expected.max()), np.nan)
 
 
 class Leaning(ClassifierMixin, BaseEstimator):
-    """Knows the logit of its class, a column of X, but for a part of the score, the first column."""
+    """Takes a column of X for the logit of its class, off by a fraction `lean` of the first column."""
 
     def __init__(self, column: int, lean: float = 0.0) -> None:
         self.column = column
@@ -246,15 +242,15 @@ class Leaning(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        """Of two classes."""
+        """Probabilities of two classes."""
         proba = expit(X[:, self.column] + self.lean * X[:, 0])
         return np.column_stack([1.0 - proba, proba])
 
 
 def overlook(n_rows: int, leans: Iterable[float] = (0.0, 0.03, 0.05), n_seeds: int = 4) -> None:
-    """A model of the group that is a little wrong, by which rows are moved: maps tested as before, and now.
+    """A slightly wrong model of the group, with maps tested on 20,000 rows and on as many as fits use today.
 
-    Largest distance to everybody, the mean of some samples and the largest of these.
+    Prints the largest distance of a group to all rows: its mean over some samples, and the largest of these.
     """
     fresh = draw_leaning(400_000, 99)
     for lean in leans:
@@ -262,8 +258,8 @@ def overlook(n_rows: int, leans: Iterable[float] = (0.0, 0.03, 0.05), n_seeds: i
         for name, limits in {"now": {}, "before": {"enough": np.inf, "tested": 20_000}}.items():
             gaps = [_leaning_gap(n_rows, seed, lean, fresh, **limits) for seed in range(1, 1 + n_seeds)]
             found[name] = f"{np.mean(gaps):.4f} (largest {max(gaps):.4f})"
-        text = f"maps tested on 20 000 rows {found['before']}, now {found['now']}"
-        print(f"  {n_rows} rows, a model off by {lean} of the score: {text}", flush=True)
+        text = f"maps tested on 20,000 rows {found['before']}, today {found['now']}"
+        print(f"  {n_rows:,} rows, a model off by {lean} of the score: {text}", flush=True)
 
 
 def draw_leaning(n_rows: int, seed: int) -> People:
@@ -283,32 +279,32 @@ def _leaning_gap(
     lean: float,
     fresh: People,
     enough: float = joint.ENOUGH_ROWS,
-    tested: int = learner.MOST_TESTED,
+    tested: int = fit_models.MOST_MAP_ROWS,
 ) -> float:
     people = draw_leaning(n_rows, seed)
     model = ParityClassifier(Leaning(0), Leaning(1, lean), epsilon=0.0)
-    with patch.object(joint, "ENOUGH_ROWS", enough), patch.object(learner, "MOST_TESTED", tested):
-        learned = learn(model, people)
-    fitted = solve(model, learned.cells, learned.rows, learned.folds)
-    return distances(fitted.policy_, score(model, learned, fresh.features), fresh.group_proba)[0]
+    with patch.object(joint, "ENOUGH_ROWS", enough), patch.object(fit_models, "MOST_MAP_ROWS", tested):
+        learned = fit_quietly(model, people)
+    fitted = solve(model, learned, learned.rows, learned.evidence.held_out)
+    return distances(fitted.policy, learned.scorer.score(fresh.features), fresh.group_proba)[0]
 
 
 def main() -> None:
-    """A class and a number, two groups, some samples of each; and a bias that few rows cannot tell."""
+    """Both tasks with two groups and three samples each, and a bias too small to detect on few rows."""
     for n_rows in (100_000, 300_000):
         overlook(n_rows)
     compare(["class", "regression"], N_ROWS, [2], [0, 1, 2])
 
 
 def compare(tasks: list[str], n_rows: int, groups: list[int], seeds: list[int]) -> None:
-    """Both distances of each way to solve the step for 0, on the first sample, and of the default on all."""
+    """Both distances at `epsilon=0`: every way to solve the step on the first sample, the default on all."""
     for task, n_groups, seed in product(tasks, groups, seeds):
-        print(f"{task}, {n_groups} groups, {n_rows} rows, sample {seed}: to everybody, between two")
+        print(f"{task}, {n_groups} groups, {n_rows:,} rows, sample {seed}: to all rows, between two groups")
         people, fresh = draw(task, n_rows, n_groups, seed + 1), draw(task, N_FRESH, n_groups, 10_000)
         ways = without_maps(task, people, fresh) if seed == seeds[0] else ()
-        for name, (everybody, apart) in chain(ways, default(task, people, fresh)):
-            beside = "" if np.isnan(apart) else f"{apart:.4f}"
-            print(f"  {name:<54} {everybody:.4f}  {beside}", flush=True)
+        for name, (to_all, apart) in chain(ways, default(task, people, fresh)):
+            between = "" if np.isnan(apart) else f"{apart:.4f}"
+            print(f"  {name:<54} {to_all:.4f}  {between}", flush=True)
 
 
 if __name__ == "__main__":

@@ -126,7 +126,7 @@ def beside_the_cpu(model: ParityPostprocessor, scores: Any, proba: Any) -> None:
     """The same multipliers on the CPU, and a fit of its own."""
     scores, proba = scores.double().cpu().numpy(), proba.double().cpu().numpy()
     proba /= proba.sum(axis=1, keepdims=True)
-    step = model.step_
+    step = model.step_.step
     problem = step.problem(Rows(scores, proba, (0, 1), None))
     certificate = certify(problem, model.result_, step=step, groups=(0, 1))
     begin = time.perf_counter()

@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 
 from benchmarks._support import show_table, smallest_times
 from evenhand._kernels.blas import one_blas_thread
-from evenhand.calibration.logistic import fit_logistic
+from evenhand.calibration.joint import fit_logistic
 
 SIZES = ((1500, 9), (15_000, 9), (15_000, 19), (45_000, 19))  # rows, terms of a polynomial of few inputs
 TOL = 1e-4  # scikit-learn's default

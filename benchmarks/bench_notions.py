@@ -57,7 +57,7 @@ def measured(fit: Any, fresh: Any, kind: str, parity: str, notion: str) -> list[
         step = eh.ParityPostprocessor(parity=parity, epsilon=epsilon, **options)
         step.fit(scores[0], columns, strata=strata)
         pmf = step.predict_pmf(scores[1], fresh_columns)
-        metric = METRICS.get(parity, step.step_.parity)
+        metric = METRICS.get(parity, step.parity_)
         gaps.append(true_gap(fresh, pmf, step.atoms_, notion, metric))
         if epsilon == EPSILON:
             cost = step.certificate_.risk

@@ -93,7 +93,7 @@ def process(path: Path, target: Path) -> dict[str, Any]:
         "fit peak": after_fit,
         "peak": support.peak() / support.MEGABYTE,
         "seconds": np.diff(times),
-        "passes": model.postprocessor_.result_.n_gradient_rows / pq.ParquetFile(path).metadata.num_rows,
+        "passes": model.result_.n_gradient_rows / pq.ParquetFile(path).metadata.num_rows,
         "excess": float(certificate.excess.max()),
     }
 

@@ -29,13 +29,14 @@ NAMES = np.array(["a", "b", "c", "d"])
 SETTINGS: dict[str, tuple[Any, ...]] = {
     "parity": ("cdf", "pmf", "mean", "tv", "w1", "thresholds", "thresholds:0.5", Thresholds(quantiles=[0.5])),
     "epsilon": (0.05, 0.0, 0.3, 1e-300, 5e-324, 1e300, True, [0.1, 0.2]),
-    "atoms": ("auto", 2, 3, 9, 31, "cv", [0.0, 0.5, 1.0], [0.0, 5e-324], [-1e300, 1e300]),
+    "atoms": ("auto", 2, 3, 9, 31, [0.0, 0.5, 1.0], [0.0, 5e-324], [-1e300, 1e300]),
     "bounds": ("auto", (0.0, 1.0), (0.4, 0.6), (-1e300, 1e300), (0.0, 5e-324), (1.0, 1.0 + 1e-15)),
     "beta": ("auto", "paper", 1.0, 1e-300, 5e-324, 1e12, 1e300, 1.7e308),
     "cost": ("squared", "absolute", "pinball", "huber"),
     "solver": ("auto", "batch", "lbfgs", "sgd", "acsa", "sgd3+acsa2", "lp"),
     "tol": (1e-6, 1e-2, 1e-300, 1e300),
     "max_iter": (None, 1, 2, 30),
+    "calibration": ("auto", "joint", None),
     "confidence": ("auto", None, "average", 0.9, 1e-300, 1.0 - 1e-16),
     "random_state": (None, 0, -1, 2**70),
 }
@@ -84,7 +85,7 @@ def draw_settings(rng: np.random.Generator, names: tuple[str, ...]) -> Arguments
 def _step_arguments(rng: np.random.Generator) -> Arguments:
     rows = draw_rows(rng)
     return {
-        "settings": {"atoms": 7, "max_iter": 60, "tol": 1e-4} | draw_settings(rng, tuple(SETTINGS)),
+        "settings": {"atoms": 7, "max_iter": 60, "tol": 1e-4} | draw_settings(rng, STEP_SETTINGS),
         "scores": rows["scores"],
         "group_proba": rows["group_proba"],
         "sample_weight": rows["weights"] if rng.random() < 0.3 else None,
@@ -239,13 +240,29 @@ def _metric(name: str, function: Callable[..., Any], weight: float = 1.0) -> Cal
     return Call(name, _metric_arguments(function), lambda given: _told(function(**given)), weight)
 
 
-ESTIMATOR_SETTINGS = ("parity", "epsilon", "beta", "tol", "max_iter", "confidence", "random_state")
+ESTIMATOR_SETTINGS = (
+    "parity",
+    "epsilon",
+    "beta",
+    "tol",
+    "max_iter",
+    "confidence",
+    "random_state",
+    "calibration",
+)
+STEP_SETTINGS = tuple(name for name in SETTINGS if name != "calibration")
 
 
 def _estimator_arguments(rng: np.random.Generator) -> Arguments:
     rows = draw_rows(rng)
+    settings = {"min_group_size": 2, "cv": 2} | draw_settings(rng, ESTIMATOR_SETTINGS)
+    proves = rng.random() < 0.1
+    if proves:
+        settings["confidence"] = 0.9
     return {
-        "settings": {"min_group_size": 2, "cv": 2} | draw_settings(rng, ESTIMATOR_SETTINGS),
+        "settings": settings,
+        "calibration_data": (rows["X"], rows["groups"]) if proves else None,
+        "X_unlabeled": rows["X"][::-1] if rng.random() < 0.1 else None,
         "X": rows["X"],
         "y": rows["y"],
         "sensitive_features": rows["groups"],
@@ -256,13 +273,21 @@ def _estimator_arguments(rng: np.random.Generator) -> Arguments:
 def _fit_regressor(given: Arguments) -> Any:
     model = ParityRegressor(LinearRegression(), LogisticRegression(), atoms=5, **given.pop("settings"))
     model.fit(**given)
-    return [model.predict(given["X"]), model.predict_pmf(given["X"]), str(model.certificate_), repr(model)]
+    return [model.predict(given["X"]), *_reported(model, given["X"])]
 
 
 def _fit_classifier(given: Arguments) -> Any:
     model = ParityClassifier(LogisticRegression(), LogisticRegression(), **given.pop("settings"))
     model.fit(**given)
-    return [model.predict_pmf(given["X"]), str(model.certificate_), repr(model)]
+    return _reported(model, given["X"])
+
+
+def _reported(model: Any, X: Any) -> list[Any]:
+    """Predictions of a fitted model, and what it reports of itself."""
+    step = model.postprocessor_
+    price = model.price_
+    texts = [str(model), repr(model), str(model.certificate_), str(step)]
+    return [model.predict_pmf(X), step.multipliers_, price.risk, price.base_risk, *texts]
 
 
 def _classifier_arguments(rng: np.random.Generator) -> Arguments:

@@ -1,7 +1,7 @@
 """Mutated model files and checkpoints: read, and asked for predictions where they can be read.
 
-Most mutants have checksums that hold, so that what reads them is tried and not the checksums alone. What a
-run found is kept in `corpus/model_files` and tried first by every later run.
+Most mutants have valid checksums, so that the code behind the checksums is tested, too. Every run first tries
+what earlier runs found: `past_findings`, and the files in `corpus/model_files`, which git ignores.
 """
 
 import hashlib
@@ -33,6 +33,7 @@ from evenhand.modelfile.saving import read_model
 from evenhand.tables.checkpoints import Checkpoints
 from fuzz.counts import CORPUS, Counts
 from fuzz.judge import judge
+from fuzz.past_findings import make_findings
 
 TARGET = "model_files"
 TREE = "model.json"
@@ -62,7 +63,7 @@ VALUES: tuple[Any, ...] = (
     {"object": {"class": "Huber", "fields": {"delta": 5e-324}}},
     {"splitter": {"class": "KFold", "params": {"n_splits": 2, "shuffle": False, "random_state": None}}},
 )  # fmt: skip
-KEYS = ("class", "fields", "params", "fitted", "array", "tuple", "dict", "object", "model", "x", "draw_key_")
+KEYS = ("class", "fields", "params", "fitted", "array", "tuple", "dict", "object", "model", "x", "step_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ def run(seconds: float | None, cases: int | None, seed: int) -> Counts:
         for file in sorted((CORPUS / TARGET).glob("*.bin")):
             data = file.read_bytes()
             judge(counts, f"corpus {file.name}", lambda data=data: try_file(data), data)
+        for told, data in find_again(seeds):
+            judge(counts, f"past finding: {told}", lambda data=data: try_file(data), data)
         while not counts.is_over(seconds, cases):
             good = seeds[int(rng.choice(len(seeds), p=weights / weights.sum()))]
             data = mutate(good, rng)
@@ -110,16 +113,17 @@ def make_seeds() -> Iterator[Seed]:
     plain: dict[str, Any] = {"confidence": None, "calibration": None}
     models = {
         "step": ParityPostprocessor(atoms=5).fit(*few),
-        "unfitted": ParityPostprocessor(epsilon=[0.1, 0.2], beta="cv"),
+        "unfitted": ParityPostprocessor(epsilon=[0.1, 0.2], beta="paper"),
         "pmf": ParityPostprocessor(atoms=5, parity="pmf", cost="pinball", solver="lbfgs").fit(*few),
         "thresholds": ParityPostprocessor(atoms=5, parity=Thresholds(quantiles=[0.5])).fit(*few),
         "stream": ParityPostprocessor(atoms=5).partial_fit(people.scores, people.group_proba),
         "sgd3": ParityPostprocessor(atoms=5, solver="sgd3").partial_fit(people.scores, people.group_proba),
         "begun": ParityPostprocessor(atoms=5).partial_fit(*few),
         "regressor": ParityRegressor(LinearRegression(), LogisticRegression(), **plain).fit(*table, **groups),
-        "isotonic": ParityRegressor(
-            LinearRegression(), LogisticRegression(), confidence=None, calibration="isotonic"
-        ).fit(*table, **groups),
+        "joint": ParityRegressor(LinearRegression(), LogisticRegression(), epsilon=0.3).fit(*table, **groups),
+        "odds": ParityClassifier(
+            LogisticRegression(), LogisticRegression(), epsilon=0.3, criterion="equalized_odds"
+        ).fit(*classes, **groups),
         "machine": ParityRegressor(SVR(), LogisticRegression(), **plain).fit(*table, **groups),
         "classifier": ParityClassifier(LogisticRegression(), LogisticRegression(), **plain).fit(
             *classes, **groups
@@ -133,6 +137,13 @@ def make_seeds() -> Iterator[Seed]:
             data = file.seek(0) or open(file.name, "rb").read()  # noqa: SIM115
         container = Container(data)
         yield Seed(name, data, container.unpack(), container.manifest)
+
+
+def find_again(seeds: list[Seed]) -> Iterator[tuple[str, bytes]]:
+    """Files that earlier versions answered wrongly, and what is wrong with them."""
+    by_name = {seed.name: seed for seed in seeds}
+    for told, name, members in make_findings({name: seed.members for name, seed in by_name.items()}):
+        yield told, pack_quickly(members, by_name[name].manifest)
 
 
 def try_file(data: bytes) -> Any:
@@ -155,7 +166,7 @@ def predictions(model: Any) -> Any:
     """What a model says of a few rows, if it has been fitted."""
     scores, proba, X = PEOPLE.scores[ROWS], PEOPLE.group_proba[ROWS], PEOPLE.data[ROWS]
     if isinstance(model, ParityPostprocessor):
-        if not hasattr(model, "policy_"):
+        if not hasattr(model, "step_"):
             return None
         classes = model.policy_.cost.n_classes
         if classes is not None:
@@ -163,14 +174,16 @@ def predictions(model: Any) -> Any:
         n_groups = len(model.policy_.group_prior)
         if n_groups != 2:
             proba = np.full((len(scores), n_groups), 1.0 / n_groups)
-        answers = [model.predict_pmf(scores, proba), model.predict(scores, proba)]
+        answers = [model.predict_pmf(scores, proba), model.predict(scores, proba), str(model)]
         if hasattr(model, "stream_"):
             model.partial_fit(scores, proba)
             answers.append(model.predict_pmf(scores, proba))
         return answers
-    if not hasattr(model, "postprocessor_"):
+    if not hasattr(model, "step_"):
         return None
-    return [model.predict_proba(X)] if isinstance(model, ParityClassifier) else [model.predict_pmf(X)]
+    by_class = isinstance(model, ParityClassifier)
+    predicted = model.predict_proba(X) if by_class else model.predict_pmf(X)
+    return [predicted, model.postprocessor_.multipliers_, str(model)]
 
 
 def try_checkpoint(data: bytes, path: str) -> Any:

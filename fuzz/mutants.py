@@ -28,7 +28,7 @@ CORE = {
     "dual.objective": ("test_core", "test_objective"),
     "solvers.batch": ("test_core", "test_batch", "test_budgets", "test_properties"),
     "dual.policy": ("test_core", "test_policy"),
-    "estimators.draws": ("test_core", "test_draws", "test_hostile_labels"),
+    "data.draws": ("test_core", "test_draws", "test_hostile_labels"),
     "certificates.heldout": ("test_heldout_certificates",),
     "modelfile.codec": ("test_core", "test_modelfile_codec", "test_modelfile_hostile"),
     "estimators.streaming.moments": ("test_stream_notions", "test_streams"),

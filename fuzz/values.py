@@ -28,7 +28,7 @@ class Odd:
 
 
 SCALARS: tuple[Any, ...] = (
-    None, True, False, 0, 1, 2, -1, 3, 7, 100_000, 10**30, -(10**30), 0.5, "", "auto", "cv", "text", "é\x00",
+    None, True, False, 0, 1, 2, -1, 3, 7, 100_000, 10**30, -(10**30), 0.5, "", "auto", "joint", "é\x00",
     b"bytes", 1j, complex(np.nan, 1), np.float32(0.1), np.float16(60_000), np.int8(-3), np.uint64(2**63),
     np.bool_(True), datetime(2020, 1, 1), np.datetime64("2020-01-01"), np.timedelta64(3, "s"),
     np.datetime64("NaT"), pd.NA, pd.NaT, Odd(), object, len, (), [], {}, set(), (0.0, 1.0), [0.1, 0.2],

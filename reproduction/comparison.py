@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LinearRegression
 
 from evenhand._utils.typing import FloatArray, IntArray
@@ -93,12 +94,17 @@ def _regressor(rows: PaperRows, cell: Cell) -> Iterator[Row]:
 
     With labels "labelled" it learns from the labelled rows and fits the parity step on the unlabelled ones;
     with "both" it has the labels of both, as ADW-1 has, and scores each row by models of the other folds.
-    As in the paper epsilon is for the rows of the parity step, and no model is mended.
+    As in the paper, epsilon holds on the rows of the parity step and no joint maps are fitted. The option
+    "calibration" is a method of `CalibratedClassifierCV` for the paper's model of the group.
     """
-    models = {"estimator": paper_regressor(), "sensitive_estimator": paper_classifier()}
+    classifier = paper_classifier()
+    options = dict(cell["options"])
+    if (method := options.pop("calibration", None)) is not None:
+        classifier = CalibratedClassifierCV(classifier, method=method, cv=5)
+    models = {"estimator": paper_regressor(), "sensitive_estimator": classifier}
     template = ParityRegressor(
         **(models if cell["models"] == "paper" else {}),
-        **{"bounds": rows.bounds, "random_state": 0, "confidence": None, **dict(cell["options"])},
+        **{"bounds": rows.bounds, "random_state": 0, "confidence": None, **options},
     )
     labeled, unlabeled, _ = rows.split
     everything = cell["labels"] == "both"
@@ -112,7 +118,7 @@ def _regressor(rows: PaperRows, cell: Cell) -> Iterator[Row]:
         epsilons=cell["epsilons"],
     )
     for model in path.models:
-        atoms = model.postprocessor_.atoms_
+        atoms = model.atoms_
         measured = rows.measure(partial(_predict_unaware, model, rows), atoms)
         yield {"epsilon": model.epsilon, **measured}
 

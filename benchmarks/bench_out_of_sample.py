@@ -1,15 +1,16 @@
-"""What is asked for and what new people get: the distance on 200 000 fresh rows of known group probabilities.
+"""How often epsilon is kept on new data: the distance on 200,000 fresh rows with known group probabilities.
 
-Three populations of eight features: one where the linear models are right, one where they are mildly wrong,
-one of five groups, of which one has 5 % of the rows. Each fit is asked for several tolerances, on average
-(the default) and with confidence 0.9. A cell is `mean distance / epsilon`, of the fits without a warning, and
-the share of these beyond epsilon; in brackets the share of the fits that warn. The risk is compared, epsilon
-by epsilon, with the frontier of what the library did before (epsilon on the rows of the fit, no joint
-calibration) at the same fresh distance, where that reaches it.
+There are three populations with eight features. In "right" the linear models are correct, in "wrong" they
+are mildly misspecified, and "five" has five groups, one of them with 5% of the rows. Each fit is run for
+several tolerances, on average (the default) and with confidence 0.9. A cell shows the mean of
+`distance / epsilon` over the fits without a warning and the percentage of these fits that exceed epsilon; in
+brackets the percentage of all fits that warn. The last column compares the risk, epsilon by epsilon, with a
+frontier of fits on the rows alone (`confidence=None, calibration=None`) at the same distance on fresh rows,
+where that frontier reaches it.
 
-    python -m benchmarks.bench_promise --models linear boosted --sizes 300 1000 --fits 20
+    python -m benchmarks.bench_out_of_sample --models linear boosted --sizes 300 1000 --fits 20
 
-The full run takes some hours on two cores; `python -m benchmarks promise` is a short one, with times.
+The full run takes some hours on two cores. `python -m benchmarks out_of_sample` is a short run, with times.
 """
 
 import argparse
@@ -29,8 +30,10 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 
+from benchmarks._support import Learned, learn
 from evenhand import ParityClassifier, ParityRegressor
-from evenhand.exceptions import PromiseWarning
+from evenhand.estimators.step_fit import FittedStep, fit_step
+from evenhand.exceptions import ToleranceWarning
 from evenhand.metrics.measure import ScoredRows
 from evenhand.metrics.membership import Membership
 
@@ -38,7 +41,8 @@ EPSILONS = (0.02, 0.05, 0.1)
 CONFIDENCES = ("average", 0.9)
 FRONTIER = (0.001, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15)
 N_FRESH = 200_000
-N_TODAY = 8  # fits that are compared with what was before
+N_ON_ROWS = 8  # fits that are compared with fits on the rows alone
+ON_ROWS = "on rows"  # in place of a confidence: epsilon holds on the rows of the fit, without joint maps
 NOISE = 0.6  # spread of the outcome around its mean
 OUTCOME = np.array([0.45, -0.3, 0.25, 0.15, 0.0, 0.0, 0.1, 0.0])
 GROUP = np.array([0.9, -0.6, 0.4, 0.0, 0.4, -0.25, 0.0, 0.15])
@@ -56,7 +60,7 @@ FIVE_OFFSETS = np.array([0.9, 0.3, 0.2, 0.1, -1.3])
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Rows, and the truth about them."""
+    """Rows with their true means and group probabilities."""
 
     features: np.ndarray
     target: np.ndarray
@@ -98,49 +102,48 @@ def models(name: str, classifies: bool = False) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class Fit:
-    """What one fit was asked for, and what fresh rows show."""
+    """The tolerance of one fit, and the distance and risk of its policy on fresh rows."""
 
     cell: tuple  # what was fitted: population, models, rows, notion
     epsilon: float
-    confidence: Any  # "today": epsilon on the rows of the fit, and no joint calibration
+    confidence: Any  # or `ON_ROWS`
     distance: float
     warned: bool
     risk: float
 
 
 def fit_once(kind: str, name: str, n_rows: int, notion: str, seed: int) -> list[Fit]:
-    """All tolerances on the same models, for new people; of a few seeds also as it was before."""
+    """All tolerances for new data with the same models, and for a few seeds those on the rows alone."""
     sample, fresh = draw(kind, n_rows, seed + 1), draw(kind, N_FRESH, 1_000_000)
     model, target, fresh_target = _model(notion, name, sample, fresh)
     cell = (kind, name, n_rows, notion)
-    asked = [("average", EPSILONS), (0.9, EPSILONS)]
-    ways = [({"confidence": "average"}, asked)]
-    if seed < N_TODAY:
-        ways.append(({"confidence": None, "calibration": None}, [("today", FRONTIER)]))
+    ways = [({"confidence": "average"}, [(confidence, EPSILONS) for confidence in CONFIDENCES])]
+    if seed < N_ON_ROWS:
+        ways.append(({"confidence": None, "calibration": None}, [(ON_ROWS, FRONTIER)]))
     found = []
     for settings, wanted in ways:
         model.set_params(**settings)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            learned = model._learn(sample.features, target, sample.groups)
+            learned = learn(model, sample.features, target, sample.groups)
         scored, unit = _fresh_rows(model, learned, fresh, fresh_target)
         for confidence, epsilons in wanted:
             for epsilon in epsilons:
-                level = None if confidence == "today" else confidence
+                level = None if confidence == ON_ROWS else confidence
                 model.set_params(epsilon=epsilon * unit, confidence=level)
                 step, warned = _solve(model, learned)
-                measures = scored.measure(step.policy_)
+                measures = scored.measure(step.policy)
                 distance = measures.largest(_metric(notion)) / unit
                 found.append(Fit(cell, epsilon, confidence, distance, warned, measures.risk))
     return found
 
 
-def _solve(model, learned) -> tuple[Any, bool]:
-    """The parity step, and whether it warned that its promise is not kept."""
+def _solve(model: Any, learned: Learned) -> tuple[FittedStep, bool]:
+    """The parity step, and whether it warned that epsilon is out of reach."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        step = model._postprocessor(learned.cells)._fit_rows(learned.rows, folds=learned.folds)
-    return step, any(issubclass(each.category, PromiseWarning) for each in caught)
+        step = fit_step(model._plan(learned.scorer.strata), learned.rows, learned.evidence)
+    return step, any(issubclass(each.category, ToleranceWarning) for each in caught)
 
 
 def _model(notion: str, name: str, sample: Sample, fresh: Sample) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -154,18 +157,17 @@ def _metric(notion: str) -> str:
     return {"cdf": "ks", "demographic_parity": "sup", "equalized_odds": "sup"}.get(notion, notion)
 
 
-def _fresh_rows(model, learned, fresh: Sample, target: np.ndarray) -> tuple[ScoredRows, float]:
+def _fresh_rows(model: Any, learned: Learned, fresh: Sample, target: np.ndarray) -> tuple[ScoredRows, float]:
     """Fresh rows as the fitted models score them, weighted by the true probabilities of their groups.
 
     Distances in units of the outcome are measured in its standard deviations.
     """
-    cells, classes = learned.cells, learned.cells.classes
-    raw = model._raw_rows(learned.models, fresh.features, cells, None)
-    rows = raw.scored(learned.models, cells)
+    strata = learned.scorer.strata
+    classes, rows = strata.classes, learned.scorer.score(fresh.features)
     shares = fresh.group_proba
-    if cells.outcomes is not None:  # given the outcome, the group depends on the features alone
+    if strata.outcomes is not None:  # given the outcome, the group depends on the features alone
         shares = (np.eye(len(classes))[target][:, :, None] * shares[:, None, :]).reshape(len(target), -1)
-    members = Membership.of_proba(cells.labels(), shares, None, cells.strata())
+    members = Membership.of_proba(strata.labels(), shares, None, strata.codes())
     truth = target.astype(float) if classes is None else np.eye(len(classes))[target]
     unit = float(fresh.target.std()) if model.parity in ("mean", "w1") else 1.0
     return ScoredRows(rows.scores, rows.group_proba, members, truth), unit
@@ -186,9 +188,9 @@ def fits(tasks: list[tuple], n_workers: int) -> Iterator[list[Fit]]:
 def report(found: list[Fit]) -> None:
     """One line for each of what was fitted: a column for each epsilon and confidence."""
     for confidence in CONFIDENCES:
-        print(f"\nconfidence = {confidence!r}: distance / epsilon without a warning (beyond it) [warned]")
+        print(f"\nconfidence = {confidence!r}: distance / epsilon without a warning (exceeded) [warned]")
         head = "".join(f"{f'epsilon {epsilon}':>26}" for epsilon in EPSILONS)
-        print(f"{'population, models, rows, notion':<46}{head}   risk / today's")
+        print(f"{'population, models, rows, notion':<46}{head}   risk / risk on rows")
         for cell in dict.fromkeys(fit.cell for fit in found):
             of_cell = [fit for fit in found if fit.cell == cell and fit.confidence == confidence]
             columns = [_column([fit for fit in of_cell if fit.epsilon == epsilon]) for epsilon in EPSILONS]
@@ -197,26 +199,24 @@ def report(found: list[Fit]) -> None:
 
 
 def _together(found: list[Fit]) -> str:
-    """Of all fits: in a single cell in which nearly all warn, chance decides which do not."""
+    """Totals over all cells: where nearly all fits of a cell warn, the few others are a matter of noise."""
     kept = [fit for fit in found if not fit.warned]
     beyond = [fit for fit in kept if fit.distance > fit.epsilon]
     share = f" ({len(beyond) / len(kept):.1%})" if kept else ""
-    return (
-        f"of {len(kept)} fits without a warning, among {len(found)}, {len(beyond)} are beyond epsilon{share}"
-    )
+    return f"{len(found)} fits, {len(kept)} without a warning; {len(beyond)} of these exceed epsilon{share}"
 
 
 def _risk_ratio(found: list[Fit], cell: tuple, of_cell: list[Fit]) -> str:
-    """Mean risk over that of today's mean frontier at the same mean distance, for each epsilon.
+    """Mean risk divided by the risk of the frontier on rows at the same mean distance, for each epsilon.
 
-    With its standard error, the jackknife's over the fits: both are of the same samples.
+    The standard error is the jackknife's over the fits, since both risks are of the same samples.
     """
-    today = _by_fit([fit for fit in found if (fit.cell, fit.confidence) == (cell, "today")], FRONTIER)
-    now = _by_fit(of_cell, EPSILONS)[:, : today.shape[1]]
-    if not today.size:
+    on_rows = _by_fit([fit for fit in found if (fit.cell, fit.confidence) == (cell, ON_ROWS)], FRONTIER)
+    for_new = _by_fit(of_cell, EPSILONS)[:, : on_rows.shape[1]]
+    if not on_rows.size:
         return ""
-    whole, n_fits = _ratios(now, today), today.shape[1]
-    without = np.array([_ratios(np.delete(now, k, 1), np.delete(today, k, 1)) for k in range(n_fits)])
+    whole, n_fits = _ratios(for_new, on_rows), on_rows.shape[1]
+    without = np.array([_ratios(np.delete(for_new, k, 1), np.delete(on_rows, k, 1)) for k in range(n_fits)])
     errors = np.sqrt((n_fits - 1) * without.var(axis=0))
     return " ".join(
         "      -      " if np.isnan(ratio) else f"{ratio:.3f}+-{error:.3f} "
@@ -231,10 +231,10 @@ def _by_fit(fits: list[Fit], epsilons: tuple[float, ...]) -> np.ndarray:
     )
 
 
-def _ratios(now: np.ndarray, today: np.ndarray) -> np.ndarray:
-    """For each epsilon; nan where today's frontier does not reach the distance."""
-    curve = today.mean(axis=1)
-    distances, risks = now.mean(axis=1).T
+def _ratios(for_new: np.ndarray, on_rows: np.ndarray) -> np.ndarray:
+    """Ratio of the risks for each epsilon; NaN where the frontier on rows does not reach the distance."""
+    curve = on_rows.mean(axis=1)
+    distances, risks = for_new.mean(axis=1).T
     there = np.interp(distances, *curve[np.argsort(curve[:, 0])].T, left=np.nan, right=np.nan)
     return risks / there
 
@@ -251,10 +251,10 @@ def _column(of_cell: list[Fit]) -> str:
 
 
 def times() -> None:
-    """What the promise costs beside a fit whose epsilon is for its rows, in one run, alternating.
+    """Time of a fit for new data, compared with a fit whose epsilon holds on its rows alone.
 
-    Over several samples, since one is settled after a single tolerance and the next one after four; each is
-    fitted twice, and the quicker time counts.
+    The mean over several samples, since the search tries between one and eight tolerances. The two kinds of
+    fit alternate; each sample is fitted twice and the smaller time counts.
     """
     for name, n_rows, n_samples in (("linear", 3000, 20), ("boosted", 3000, 5), ("linear", 1_000_000, 2)):
         seconds: dict[Any, list[float]] = {None: [], "average": []}
@@ -264,7 +264,7 @@ def times() -> None:
                 taken.append(min(_seconds(name, confidence, sample) for _ in range(2)))
         before, now = (float(np.mean(taken)) for taken in seconds.values())
         print(
-            f"a fit of {n_rows} rows, {name}: {before:.3f} s for its rows, {now:.3f} s for new people,"
+            f"fit of {n_rows:,} rows, {name}: {before:.3f} s for its rows, {now:.3f} s for new data,"
             f" ratio {now / before:.2f}",
             flush=True,
         )
@@ -273,14 +273,14 @@ def times() -> None:
 def _seconds(name: str, confidence: Any, sample: Sample) -> float:
     model = ParityRegressor(*models(name), confidence=confidence)
     start = perf_counter()
-    with warnings.catch_warnings():  # that a promise cannot be kept takes no less time
-        warnings.simplefilter("ignore", PromiseWarning)
+    with warnings.catch_warnings():  # an epsilon out of reach takes no less time
+        warnings.simplefilter("ignore", ToleranceWarning)
         model.fit(sample.features, sample.target, sensitive_features=sample.groups)
     return perf_counter() - start
 
 
 def main() -> None:
-    """A short run, as one benchmark among others."""
+    """A short run, as part of `python -m benchmarks`."""
     times()
     run(["--sizes", "1000", "3000", "--models", "linear", "--fits", "5"])
 
@@ -308,7 +308,7 @@ def run(given: list[str] | None) -> None:
 
 
 def part_of(found: list[Fit], last: list[Fit]) -> list[Fit]:
-    """The fits of the cell that was done last."""
+    """The fits of the last finished cell."""
     return [fit for fit in found if fit.cell == last[0].cell]
 
 
