@@ -224,9 +224,9 @@ def read_other_table(X: Any, groups: Any, settings: ReadSettings) -> tuple[Table
     attributes = check_attributes(columns.values(), settings.min_group_size, settings.small_groups)
     cv = settings.cv
     cv = cv if cv is None or isinstance(cv, Integral) or hasattr(cv, "split") else None
-    everybody = np.ones(_num_samples(X), bool)
+    all_rows = np.ones(_num_samples(X), bool)
     codes = combined_codes(attributes, None, None)
-    fold = make_folds(cv, X, everybody, attributes, codes, settings.seed)
+    fold = make_folds(cv, X, all_rows, attributes, codes, settings.seed)
     return Table.of("sensitive_data", X, attributes=attributes, fold=fold), tuple(columns)
 
 

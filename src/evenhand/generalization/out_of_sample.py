@@ -398,11 +398,11 @@ def _calibration_slopes(group_proba: FloatArray, residuals: FloatArray) -> Float
     Where probabilities are half way to the prior, the noise of features is twice what they say. The slope is
     moved away from 1 only as far as twice the noise of the labels does not explain it.
     """
-    apart = group_proba - group_proba.mean(axis=0)
-    spread = (apart**2).mean(axis=0)
+    deviations = group_proba - group_proba.mean(axis=0)
+    spread = (deviations**2).mean(axis=0)
     spread = np.where(spread > FLAT, spread, np.inf)  # constant probabilities have no slope
-    excess = (residuals * apart).sum(axis=0) / spread
-    noise = ((residuals * apart) ** 2).sum(axis=0) / spread**2
+    excess = (residuals * deviations).sum(axis=0) / spread
+    noise = ((residuals * deviations) ** 2).sum(axis=0) / spread**2
     slopes: FloatArray = 1.0 + excess * np.maximum(0.0, 1.0 - 4.0 * noise / np.maximum(excess**2, TINY))
     return slopes
 
