@@ -21,7 +21,6 @@ class ParityPredictor(StepResults, ABC):
     """Predictions of a model that holds a `Scorer` and a `FittedStep`."""
 
     scorer_: Scorer
-    aware: bool
 
     def _labels(self, atoms: FloatArray) -> AnyArray:
         """Return the predictions that stand for atoms."""
@@ -118,7 +117,7 @@ class ParityPredictor(StepResults, ABC):
 
     def _given_groups(self, X: Any, sensitive_features: Any) -> Sequence[Groups]:
         """Return the groups of rows to predict; only an aware model uses them."""
-        if self.aware:
+        if self.scorer_.aware:
             if sensitive_features is None:
                 raise ValueError("This model is aware: pass the group of each row as sensitive_features.")
             require_same_order(X, sensitive_features, "sensitive_features")
