@@ -13,7 +13,7 @@ from evenhand._utils.tensor_rows import TensorRows, check_tensors, check_tensors
 from evenhand._utils.tensors import import_torch, is_tensor, like
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import Labels, Rows, check_rows, check_rows_of, check_strata, column_labels
-from evenhand.data.draws import HashArray, RandomState, choose_uniforms, uniforms_from_rows
+from evenhand.data.draws import HashArray, uniforms_from_rows
 from evenhand.dual.cost_terms import FARTHEST
 from evenhand.dual.costs import Cost
 from evenhand.dual.grid import Grid
@@ -160,12 +160,3 @@ def _predict_arrays(policy: SoftmaxPolicy, rows: Rows, method: str, levels: Any)
 
     more = () if levels is None else (levels(len(rows.scores), uniforms),)
     return getattr(policy, method)(rows.scores, rows.group_proba, *more)
-
-
-def draw_levels(key: HashArray, random_state: RandomState, ids: Any) -> Callable[[int, Uniforms], Any]:
-    """Levels of draws: by the keyed hash of each row, of its id, or by a random state."""
-
-    def levels(n_rows: int, uniforms: Uniforms) -> Any:
-        return choose_uniforms(n_rows, key, random_state, in_memory(ids), lambda: uniforms(key))
-
-    return levels

@@ -12,8 +12,8 @@ from evenhand._utils.stored import Stored
 from evenhand._utils.tensors import gpu_of
 from evenhand._utils.typing import FloatArray
 from evenhand._utils.validation import Rows, check_levels, check_rows_of, check_strata, column_labels
-from evenhand.backends.rows import as_arrays, draw_levels, in_memory, predict, read_rows
-from evenhand.data.draws import RandomState
+from evenhand.backends.rows import as_arrays, in_memory, predict, read_rows
+from evenhand.data.draws import RandomState, choose_uniforms
 from evenhand.data.groups import read_known_groups
 from evenhand.dual.costs import make_cost
 from evenhand.dual.step import warn_of_loose_epsilon
@@ -371,8 +371,11 @@ class ParityPostprocessor(
         predictions : array of shape (n_rows,)
             One of `atoms_` for each row.
         """
-        check_is_fitted(self, "step_")
-        levels = draw_levels(self.step_.draw_key, random_state, ids)
+
+        def levels(n_rows: int, uniforms: Callable[[Any], Any]) -> Any:
+            key = self.step_.draw_key
+            return choose_uniforms(n_rows, key, random_state, in_memory(ids), lambda: uniforms(key))
+
         return self._predict(scores, group_proba, "quantile", levels)
 
     def predict_mean(self, scores: Any, group_proba: Any) -> FloatArray:
